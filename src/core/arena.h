@@ -1,0 +1,18 @@
+/* arena.h - memory for set-up: zeroed, 64-byte aligned, given back all at once.
+ * Blocks of 2 MiB and more are mapped on their own and advised to use huge pages. Not for two threads at a time. */
+#ifndef WEIR_CORE_ARENA_H
+#define WEIR_CORE_ARENA_H
+#include <stddef.h>
+
+typedef struct weir_arena weir_arena;
+
+weir_arena *weir_arena_new(void);
+void weir_arena_free(weir_arena *); /* NULL is allowed */
+/* NULL when memory is out; the caller says weir_fail_nomem. A size of 0 gives a valid pointer. */
+void *weir_alloc(weir_arena *, size_t bytes);
+char *weir_copy_text(weir_arena *, const char *text);
+size_t weir_arena_bytes(const weir_arena *); /* handed out so far */
+
+/* bytes for `n` things of type T, zeroed */
+#define WEIR_NEW(arena, T, n) ((T *)weir_alloc((arena), (size_t)(n) * sizeof(T)))
+#endif

@@ -1,0 +1,52 @@
+/* bucket.h - a model is one flat vector with names on its ranges; a bucket is a contiguous range of it.
+ *
+ * Parameters, gradients and optimiser state share one plain order on every machine: compressible tensors in the order in which
+ * backward finishes them, then all one-dimensional and small ones as one dense tail. A bucket is the unit of everything after
+ * backward: encoded, exchanged, stepped, owned, measured. */
+#ifndef WEIR_CORE_BUCKET_H
+#define WEIR_CORE_BUCKET_H
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { WEIR_DIMS = 6 };
+
+/* A named range of the flat vector, row-major. */
+typedef struct weir_tensor {
+    const char *name; /* "conv1.weight" */
+    size_t at, n;
+    int dims;
+    int64_t dim[WEIR_DIMS];
+    bool decays; /* weight decay applies: not to biases and norms */
+    int ready;   /* backward finishes tensors in rising order of this number; equal numbers together */
+} weir_tensor;
+
+/* A tensor, or some rows of it, inside a bucket; seen as a matrix. */
+typedef struct weir_view {
+    const weir_tensor *tensor;
+    size_t at, rows, cols; /* `at` counts from the bucket's beginning */
+} weir_view;
+
+typedef struct weir_bucket {
+    int id;
+    size_t at, n; /* range of the flat vectors */
+    float *param, *grad;
+    const weir_view *view;
+    int views;
+    int ready;  /* full when backward has finished the tensors up to this number */
+    bool dense; /* the tail: no codec but the exact one touches it */
+} weir_bucket;
+
+/* When: the same on every rank, so that randomness derived from it needs no state. */
+typedef struct weir_turn {
+    uint64_t step;
+    unsigned round;
+} weir_turn;
+
+/* How to add two messages without decoding them; `unit` bytes are never split. */
+typedef struct weir_sum {
+    size_t unit;
+    void (*add)(void *to, const void *from, size_t units);
+} weir_sum;
+extern const weir_sum weir_sum_f32, weir_sum_f64;
+#endif

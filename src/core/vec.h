@@ -1,0 +1,27 @@
+/* vec.h - loops over floats, chosen at run time: baseline, AVX2, AVX-512. All variants give the same bits (16 fixed lanes, no
+ * contraction), so that replicas on unlike machines agree. WEIR_ISA=baseline|avx2|avx512 masks what the machine has. */
+#ifndef WEIR_CORE_VEC_H
+#define WEIR_CORE_VEC_H
+#include <stdbool.h>
+#include <stddef.h>
+
+typedef struct weir_vec {
+    const char *isa;
+    void (*add)(float *y, const float *x, size_t n);           /* y += x */
+    void (*add_f64)(double *y, const double *x, size_t n);
+    void (*scale)(float *x, float a, size_t n);
+    void (*axpy)(float *y, float a, const float *x, size_t n); /* y += a x */
+    double (*sumsq)(const float *x, size_t n);                 /* lanes in double; not finite if an x is not */
+    /* g = grad * scale + decay * w;  m = momentum * m + g;  w -= rate * (nesterov ? g + momentum * m : m) */
+    void (*sgd)(float *w, float *m, const float *grad, size_t n, float rate, float momentum, float decay, float scale,
+                bool nesterov);
+    /* the same without momentum: no m */
+    void (*sgd_plain)(float *w, const float *grad, size_t n, float rate, float decay, float scale);
+    bool (*finite)(const float *x, size_t n);
+} weir_vec;
+
+/* The best variant this machine has and WEIR_ISA allows. */
+const weir_vec *weir_vec_best(void);
+/* Every variant this machine can run, NULL-ended, baseline first: for tests. */
+const weir_vec *const *weir_vec_all(void);
+#endif
