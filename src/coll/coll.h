@@ -1,0 +1,47 @@
+/* coll.h - collectives over a group: units and a sum, no gradients.
+ *
+ * Every member calls the same collectives in the same order; each call takes the group's next turn. A result is bitwise equal on all
+ * members: every unit is summed once, in an order fixed by the group's size, and copied. All verbs [block] on the comm thread and,
+ * on an error, have cancelled what they started. Any group size, any length, zero included. */
+#ifndef WEIR_COLL_COLL_H
+#define WEIR_COLL_COLL_H
+#include "core/bucket.h"
+#include "net/net.h"
+
+typedef struct weir_coll {
+    weir_plug plug;
+    /* NULL if this collective can serve the group, else a sentence why not. */
+    const char *(*fits)(const void *self, const weir_group *);
+    /* buf becomes the sum of all members' bufs, on all of them. */
+    weir_err (*allreduce)(void *self, weir_group *, void *buf, size_t units, const weir_sum *);
+    /* The same, but member i is sure only of units [weir_cut(units, size, i), weir_cut(units, size, i + 1)); the rest is garbage.
+     * NULL: the ring's. */
+    weir_err (*reduce_scatter)(void *self, weir_group *, void *buf, size_t units, const weir_sum *);
+    /* Member i contributes len[i] bytes, which lie at all + off[i] on itself before, and on everyone after. len and off are known to
+     * all. NULL: the ring's. */
+    weir_err (*allgather)(void *self, weir_group *, void *all, const size_t *off, const size_t *len);
+    /* buf of member `root` reaches all. NULL: the ring's. */
+    weir_err (*broadcast)(void *self, weir_group *, int root, void *buf, size_t bytes);
+} weir_coll;
+
+/* Where piece i of n units cut in `parts` begins. */
+static inline size_t weir_cut(size_t n, int parts, int i)
+{
+    size_t q = n / (size_t)parts, r = n % (size_t)parts, k = (size_t)i;
+    return q * k + (k < r ? k : r);
+}
+
+/* A collective ready for use: descriptor and private state. "auto" picks by a fixed table of (net, ranks, hosts, size). */
+typedef struct weir_coll_use { const weir_coll *coll; void *self; } weir_coll_use;
+weir_err weir_coll_open(const char *spec, const weir_group *, weir_arena *, weir_coll_use *);
+weir_err weir_allreduce(weir_coll_use *, weir_group *, void *buf, size_t units, const weir_sum *);
+weir_err weir_reduce_scatter(weir_coll_use *, weir_group *, void *buf, size_t units, const weir_sum *);
+weir_err weir_allgather(weir_coll_use *, weir_group *, void *all, const size_t *off, const size_t *len);
+weir_err weir_broadcast(weir_coll_use *, weir_group *, int root, void *buf, size_t bytes);
+weir_err weir_barrier(weir_coll_use *, weir_group *);
+
+#define X(name) extern const weir_coll weir_coll_##name;
+#include "coll/list.h"
+#undef X
+extern weir_plugs weir_colls;
+#endif

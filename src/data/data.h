@@ -1,0 +1,59 @@
+/* data.h - samples by number. A data set has two parts; a sample's bytes depend on (part, index) and, where asked for, on augmentation
+ * keyed by (seed, step, global sample), never on the worker. Files are hostile: damaged ones give WEIR_INVALID and name the file,
+ * what was found and what was expected. */
+#ifndef WEIR_DATA_DATA_H
+#define WEIR_DATA_DATA_H
+#include "core/plug.h"
+#include "core/rng.h"
+
+typedef enum { WEIR_TRAIN, WEIR_TEST, WEIR_PARTS } weir_part;
+typedef enum { WEIR_CLASSES, WEIR_TOKENS, WEIR_VALUES } weir_target; /* metric: accuracy, perplexity, rmse */
+
+/* What a model needs to know of the data. */
+typedef struct weir_data_facts {
+    int dims;            /* of one sample's input, without the batch: 3 for pictures (channels, height, width) */
+    int64_t dim[4];
+    weir_target target;
+    int64_t classes;     /* CLASSES: how many; TOKENS: the vocabulary; VALUES: targets a sample */
+    bool tokens_in;      /* the input is tokens (int32), not floats; dim[0] is the window's length */
+    uint64_t count[WEIR_PARTS];
+} weir_data_facts;
+
+/* Some samples, in memory of the caller's: x or token, and label or value, as the facts say; sized for `room` samples. */
+typedef struct weir_batch {
+    int n, room;
+    float *x;
+    int32_t *token;
+    int32_t *label;
+    float *value;
+} weir_batch;
+
+/* Which samples: global places in a step, for randomness; indices in the part. */
+typedef struct weir_pick {
+    weir_part part;
+    uint64_t seed, step;
+    uint64_t first;         /* the first one's number among the step's samples */
+    const uint64_t *index;
+    int n;
+} weir_pick;
+
+typedef struct weir_data {
+    weir_plug plug;
+    weir_err (*open)(void *self, weir_arena *, weir_data_facts *);
+    /* Fills batch->n = pick->n samples. Called by one thread at a time, after open; no state changes. */
+    weir_err (*get)(const void *self, const weir_pick *, weir_batch *);
+    void (*close)(void *self); /* also after a failed open. NULL: nothing to do */
+} weir_data;
+
+typedef struct weir_data_use { const weir_data *data; void *self; weir_data_facts facts; } weir_data_use;
+/* `fashion-mnist` and other bare names of known sets stand for the idx spec of where they lie on this machine. */
+weir_err weir_data_open(const char *spec, weir_arena *, weir_data_use *);
+void weir_data_close(weir_data_use *);
+/* Memory for `room` samples of these facts. */
+weir_err weir_batch_new(const weir_data_facts *, int room, weir_arena *, weir_batch *);
+
+#define X(name) extern const weir_data weir_data_##name;
+#include "data/list.h"
+#undef X
+extern weir_plugs weir_datas;
+#endif

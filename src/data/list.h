@@ -1,0 +1,2 @@
+X(idx)
+X(synth)

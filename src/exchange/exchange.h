@@ -1,0 +1,55 @@
+/* exchange.h - from this rank's gradient to everybody's next parameters. Runs on the comm task; the gradient arrives bucket by bucket
+ * while backward still runs.
+ *
+ * Laws. Sums, no means: backward divides by the samples of the whole step, exchanges only sum. A step is a transaction: until the
+ * last bucket has been exchanged nothing changes that repeating the step would need; parameters, optimiser state and residuals
+ * change together, in `finish`. A step that meets an error before that leaves them all as they were. */
+#ifndef WEIR_EXCHANGE_EXCHANGE_H
+#define WEIR_EXCHANGE_EXCHANGE_H
+#include "exchange/lane.h"
+
+/* Small sums that ride behind the last bucket of a step for nothing: loss, samples, wishes. The owner of the numbers is train/. */
+enum { WEIR_NOTES = 16 };
+
+/* What an exchange is given, once. */
+typedef struct weir_exchange_env {
+    weir_group *same, *all;  /* holders of this part of the model; everybody */
+    weir_coll_use *coll;
+    weir_lane *lane;
+    int lanes;
+    weir_arena *arena;
+} weir_exchange_env;
+
+/* What a step's commit is given, and tells. */
+typedef struct weir_commit {
+    weir_turn turn;
+    double rate, clip;   /* clip <= 0: off */
+    double norm;         /* out: of the summed gradient handed to the optimiser, before clipping */
+    bool keep;           /* in: false leaves everything as it was (a rehearsal: benchmarks of the wire) */
+} weir_commit;
+
+typedef struct weir_exchange {
+    weir_plug plug;
+    weir_err (*init)(void *self, const weir_exchange_env *);
+    /* This lane's gradient leaves. Called in the same lane order on every rank, while backward may still run. [blocks] */
+    weir_err (*bucket)(void *self, weir_lane *, weir_turn);
+    /* All lanes have left: commits the step. On success the parameters are ready for the next forward. A gradient that is not finite
+     * is WEIR_NAN, names the tensor, and nothing has changed. [blocks] */
+    weir_err (*finish)(void *self, weir_commit *);
+    /* A server's loop, as a fibre of its own. NULL: none. [blocks] */
+    weir_err (*serve)(void *self);
+    /* Drains, and leaves in the parameters what evaluation and checkpoints use, equal on all ranks. NULL: nothing to do. [blocks] */
+    weir_err (*settle)(void *self, weir_turn);
+    /* The groups have changed: from now on these. NULL: cannot. [blocks] */
+    weir_err (*regroup)(void *self, const weir_exchange_env *);
+    weir_err (*state)(void *self, weir_io *); /* beyond the lanes' own. NULL: none */
+} weir_exchange;
+
+/* One sentence why these cannot work together, or NULL: the one function that refuses, by facts and not by names. */
+const char *weir_exchange_refuse(const weir_exchange *, const weir_codec *, const weir_optim *, const weir_net_facts *, int ranks);
+
+#define X(name) extern const weir_exchange weir_exchange_##name;
+#include "exchange/list.h"
+#undef X
+extern weir_plugs weir_exchanges;
+#endif

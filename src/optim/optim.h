@@ -1,0 +1,24 @@
+/* optim.h - one bucket's update. One instance per bucket, wherever that bucket is stepped. One pass over memory. Called only in the
+ * commit of a step, so nothing here needs undoing. Same bits on every instruction set. */
+#ifndef WEIR_OPTIM_OPTIM_H
+#define WEIR_OPTIM_OPTIM_H
+#include "core/bucket.h"
+#include "core/plug.h"
+#include "core/state.h"
+
+typedef struct weir_optim {
+    weir_plug plug;
+    bool whole; /* needs whole tensors in a bucket (norms per layer) */
+    weir_err (*init)(void *self, const weir_bucket *, weir_arena *);
+    /* b->param moves by b->grad * scale at the given rate. Views whose tensor does not decay are not decayed. */
+    void (*step)(void *self, const weir_bucket *, uint64_t step, double rate, float scale);
+    /* What continues a run: names end in the tensor's name, so that other buckets can take it up. NULL: none. */
+    weir_err (*state)(void *self, const weir_bucket *, weir_io *);
+    double (*momentum)(const void *self); /* the factor, for those who correct it before a codec. NULL: 0 */
+} weir_optim;
+
+#define X(name) extern const weir_optim weir_optim_##name;
+#include "optim/list.h"
+#undef X
+extern weir_plugs weir_optims;
+#endif

@@ -1,0 +1,4 @@
+X(constant)
+X(step)
+X(cosine)
+X(linear)
