@@ -1,0 +1,100 @@
+# Weir. `make demo` and `make test` do everything themselves; see README.md.
+#   make [FLAVOUR=release|asan|tsan]   build/FLAVOUR/weir and libweir.a
+#   make test | demo | asan | tsan | fuzz | lint | format | bench | check-long | install | clean
+FLAVOUR ?= release
+B := build/$(FLAVOUR)
+CC ?= gcc
+PREFIX ?= /usr/local
+SECONDS_EACH ?= 300
+
+ONEDNN := $(wildcard .deps/onednn)
+DNN_CFLAGS := $(if $(ONEDNN),-isystem $(CURDIR)/.deps/onednn/include)
+DNN_LIBS := $(if $(ONEDNN),-L$(CURDIR)/.deps/onednn/lib -Wl$(comma)-rpath$(comma)$(CURDIR)/.deps/onednn/lib) -ldnnl
+comma := ,
+
+OPT_release := -O2 -g
+OPT_asan := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=undefined
+OPT_tsan := -O1 -g -fsanitize=thread
+OPT_fuzz := -O1 -g -fno-omit-frame-pointer -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined
+OPT := $(OPT_$(FLAVOUR))
+
+CFLAGS ?=
+override CFLAGS += -std=c17 -D_GNU_SOURCE -Wall -Wextra -Werror -ffp-contract=off -pthread -fopenmp -fPIC -fvisibility=hidden \
+	-Iinclude -Isrc $(DNN_CFLAGS) $(OPT) -DWEIR_SOURCE_DIR='"$(CURDIR)"' -DWEIR_SHARE_DIR='"$(PREFIX)/share/weir"' -MMD -MP
+LIBS := $(DNN_LIBS) -lzmq -ljansson -lz -lxxhash -fopenmp -lm -pthread
+
+SRC := $(wildcard src/*/*.c)
+LIB_OBJ := $(patsubst src/%.c,$(B)/obj/%.o,$(filter-out src/cli/%,$(SRC)))
+CLI_OBJ := $(patsubst src/%.c,$(B)/obj/%.o,$(filter src/cli/%,$(SRC)))
+TESTS := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/test_*.c))
+FUZZERS := $(patsubst tests/fuzz/%.c,build/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
+HELP_OBJ := $(patsubst tests/%.c,$(B)/tests/%.o,$(wildcard tests/help_*.c))
+
+.PHONY: all deps deps-dev test demo asan tsan fuzz lint format bench check-long install clean tests
+all: deps
+	@$(MAKE) --no-print-directory -j$$(nproc) $(B)/weir $(B)/libweir.a
+deps:
+	@scripts/deps build
+deps-dev:
+	@scripts/deps dev
+
+$(B)/obj/core/vec_avx2.o: CFLAGS += -mavx2
+$(B)/obj/core/vec_avx512.o: CFLAGS += -mavx512f -mavx512dq -mavx512bw -mavx512vl -mprefer-vector-width=512
+$(B)/obj/%.o: src/%.c
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) -c $< -o $@
+$(B)/libweir.a: $(LIB_OBJ)
+	@rm -f $@
+	ar rcs $@ $^
+$(B)/weir: $(CLI_OBJ) $(B)/libweir.a
+	$(CC) $(CFLAGS) $(CLI_OBJ) $(B)/libweir.a -o $@ $(LIBS)
+
+$(B)/tests/%.o: tests/%.c
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) -Itests -c $< -o $@
+$(B)/tests/%: $(B)/tests/%.o $(HELP_OBJ) $(B)/libweir.a
+	$(CC) $(CFLAGS) $< $(HELP_OBJ) $(B)/libweir.a -o $@ -lcmocka $(LIBS)
+tests: $(B)/weir $(TESTS)
+
+test: deps-dev
+	@$(MAKE) --no-print-directory -j$$(nproc) tests
+	@$(MAKE) --no-print-directory lint
+	@tests/run $(FLAVOUR)
+asan tsan: deps-dev
+	@$(MAKE) --no-print-directory FLAVOUR=$@ -j$$(nproc) tests
+	@tests/run $@
+demo: all
+	@scripts/demo $(B)/weir
+lint:
+	@scripts/lint
+format: deps-dev
+	clang-format -i $(SRC) $(wildcard src/*/*.h include/*.h tests/*.[ch] tests/fuzz/*.c)
+
+# every fuzzer for SECONDS_EACH seconds, with ASan and UBSan
+fuzz: deps-dev
+	@$(MAKE) --no-print-directory FLAVOUR=fuzz CC=clang -j$$(nproc) fuzzers
+	@tests/fuzz/run $(SECONDS_EACH)
+fuzzers: $(FUZZERS)
+build/fuzz/%: tests/fuzz/%.c build/fuzz/libweir.a
+	$(CC) $(CFLAGS) -fsanitize=fuzzer,address,undefined $< build/fuzz/libweir.a -o $@ $(LIBS)
+
+bench: all
+	@bench/run $(B)/weir
+check-long: all
+	@tests/check_long $(B)/weir
+
+install: all
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/lib/weir $(DESTDIR)$(PREFIX)/include \
+		$(DESTDIR)$(PREFIX)/share/weir/models $(DESTDIR)$(PREFIX)/share/man/man1
+	$(if $(ONEDNN),cp -P .deps/onednn/lib/libdnnl.so* $(DESTDIR)$(PREFIX)/lib/weir/)
+	$(CC) $(CFLAGS) $(CLI_OBJ) $(B)/libweir.a -o $(DESTDIR)$(PREFIX)/bin/weir $(if $(ONEDNN),-L.deps/onednn/lib -Wl$(comma)-rpath$(comma)'$$ORIGIN/../lib/weir') \
+		-ldnnl $(filter-out $(DNN_LIBS),$(LIBS))
+	install -m 644 $(B)/libweir.a $(DESTDIR)$(PREFIX)/lib/
+	install -m 644 include/weir.h $(DESTDIR)$(PREFIX)/include/
+	install -m 644 models/*.net $(DESTDIR)$(PREFIX)/share/weir/models/
+	install -m 644 man/weir.1 $(DESTDIR)$(PREFIX)/share/man/man1/
+	sed -e 's|@PREFIX@|$(PREFIX)|g' scripts/weir.pc.in > $(DESTDIR)$(PREFIX)/lib/pkgconfig/weir.pc
+clean:
+	rm -rf build
+
+-include $(LIB_OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(TESTS:=.d)

@@ -1,0 +1,6 @@
+X(dense)
+X(conv)
+X(relu)
+X(maxpool)
+X(flatten)
+X(softmax)
