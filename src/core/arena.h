@@ -2,6 +2,7 @@
  * Blocks of 2 MiB and more are mapped on their own and advised to use huge pages. Not for two threads at a time. */
 #ifndef WEIR_CORE_ARENA_H
 #define WEIR_CORE_ARENA_H
+#include <stdbool.h>
 #include <stddef.h>
 
 typedef struct weir_arena weir_arena;

@@ -1,0 +1,91 @@
+/* arena.c - a list of blocks; small things share one, large things get a mapping of their own. */
+#include "core/arena.h"
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum { SMALL_BLOCK = 64 << 10, HUGE = 2 << 20, ALIGN = 64 };
+
+typedef struct block {
+    struct block *next;
+    size_t size, used;
+    bool mapped;
+} block;
+
+struct weir_arena {
+    block *open; /* the first block takes new small things */
+    size_t bytes;
+};
+
+static size_t round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
+
+weir_arena *weir_arena_new(void) { return calloc(1, sizeof(weir_arena)); }
+
+static block *new_block(size_t size)
+{
+    block *b;
+
+    if (size >= HUGE) {
+        size = round_up(size, HUGE);
+        b = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (b == MAP_FAILED)
+            return NULL;
+        madvise(b, size, MADV_HUGEPAGE); /* advice only: no harm where it is refused */
+        b->mapped = true;
+    } else {
+        if (!(b = aligned_alloc(ALIGN, size)))
+            return NULL;
+        memset(b, 0, size);
+    }
+    b->size = size;
+    b->used = round_up(sizeof *b, ALIGN);
+    return b;
+}
+
+void *weir_alloc(weir_arena *a, size_t bytes)
+{
+    size_t head = round_up(sizeof(block), ALIGN), need;
+    block *b = a->open;
+
+    if (bytes > SIZE_MAX / 2)
+        return NULL;
+    need = round_up(bytes ? bytes : 1, ALIGN);
+    if (!b || b->size - b->used < need) {
+        bool large = need + head > SMALL_BLOCK;
+        if (!(b = new_block(large ? need + head : SMALL_BLOCK)))
+            return NULL;
+        if (large && a->open) { /* full from the start: behind the block that still has room */
+            b->next = a->open->next;
+            a->open->next = b;
+        } else {
+            b->next = a->open;
+            a->open = b;
+        }
+    }
+    b->used += need;
+    a->bytes += need;
+    return (char *)b + b->used - need;
+}
+
+char *weir_copy_text(weir_arena *a, const char *text)
+{
+    size_t n = strlen(text) + 1;
+    char *copy = weir_alloc(a, n);
+
+    return copy ? memcpy(copy, text, n) : NULL;
+}
+
+size_t weir_arena_bytes(const weir_arena *a) { return a->bytes; }
+
+void weir_arena_free(weir_arena *a)
+{
+    for (block *b = a ? a->open : NULL, *next; b; b = next) {
+        next = b->next;
+        if (b->mapped)
+            munmap(b, b->size);
+        else
+            free(b);
+    }
+    free(a);
+}

@@ -1,0 +1,244 @@
+/* plug.c - finding variants and filling options: the only parser of spec strings. */
+#include "core/plug.h"
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- one option ---- */
+
+static const weir_opt *find_option(const weir_opt *options, const char *key, size_t len)
+{
+    for (const weir_opt *o = options; o && o->name; o++)
+        if (strlen(o->name) == len && !strncmp(o->name, key, len))
+            return o;
+    return NULL;
+}
+
+static void list_options(const weir_opt *options, char *text, size_t room)
+{
+    size_t n = 0;
+
+    text[0] = 0;
+    for (const weir_opt *o = options; o && o->name && n < room; o++)
+        n += (size_t)snprintf(text + n, room - n, "%s%s", o == options ? "" : ", ", o->name);
+}
+
+static weir_err unknown_key(const weir_opt *options, const char *owner, const char *key, size_t len)
+{
+    char known[600];
+
+    list_options(options, known, sizeof known);
+    if (!known[0])
+        return weir_fail(WEIR_USAGE, "%s: there is no option '%.*s'; it has none", owner, (int)len, key);
+    return weir_fail(WEIR_USAGE, "%s: there is no option '%.*s'; it has %s", owner, (int)len, key, known);
+}
+
+static weir_err bad_value(const weir_opt *o, const char *owner, const char *value, const char *wanted)
+{
+    return weir_fail(WEIR_USAGE, "%s: %s=%s: %s was expected", owner, o->name, value, wanted);
+}
+
+static weir_err check_range(const weir_opt *o, const char *owner, const char *value, double x)
+{
+    char wanted[96];
+
+    if ((o->min == 0 && o->max == 0) || (x >= o->min && x <= o->max))
+        return WEIR_OK;
+    if (o->max >= 1e18)
+        snprintf(wanted, sizeof wanted, "at least %g", o->min);
+    else
+        snprintf(wanted, sizeof wanted, "a value from %g to %g", o->min, o->max);
+    return bad_value(o, owner, value, wanted);
+}
+
+static weir_err set_choice(const weir_opt *o, const char *owner, const char *value, int *at)
+{
+    char wanted[256];
+    size_t len = strlen(value);
+    int i = 0;
+
+    for (const char *c = o->choices; *c; i++) {
+        size_t n = strcspn(c, "|");
+        if (n == len && !strncmp(c, value, n))
+            return *at = i, WEIR_OK;
+        c += n + (c[n] == '|');
+    }
+    snprintf(wanted, sizeof wanted, "one of %s", o->choices);
+    return bad_value(o, owner, value, wanted);
+}
+
+static weir_err set_value(const weir_opt *o, const char *owner, const char *value, weir_arena *a, void *at)
+{
+    char *end, *field = (char *)at + o->at;
+
+    switch (o->kind) {
+    case WEIR_OPT_INT: {
+        errno = 0;
+        long long x = strtoll(value, &end, 10);
+        if (end == value || *end || errno)
+            return bad_value(o, owner, value, "a whole number");
+        WEIR_TRY(check_range(o, owner, value, (double)x));
+        *(int64_t *)field = x;
+        return WEIR_OK;
+    }
+    case WEIR_OPT_REAL: {
+        double x = strtod(value, &end);
+        if (end == value || *end || !isfinite(x))
+            return bad_value(o, owner, value, "a number");
+        WEIR_TRY(check_range(o, owner, value, x));
+        *(double *)field = x;
+        return WEIR_OK;
+    }
+    case WEIR_OPT_BOOL:
+        if (strcmp(value, "yes") && strcmp(value, "no"))
+            return bad_value(o, owner, value, "yes or no");
+        *(bool *)field = value[0] == 'y';
+        return WEIR_OK;
+    case WEIR_OPT_TEXT:
+        if (!(*(const char **)field = weir_copy_text(a, value)))
+            return weir_fail_nomem(strlen(value));
+        return WEIR_OK;
+    case WEIR_OPT_CHOICE:
+        return set_choice(o, owner, value, (int *)field);
+    }
+    return weir_fail(WEIR_FAILED, "%s: %s has no kind", owner, o->name);
+}
+
+weir_err weir_opt_defaults(const weir_opt *options, const char *owner, weir_arena *a, void *at)
+{
+    for (const weir_opt *o = options; o && o->name; o++)
+        if (o->standard)
+            WEIR_TRY(set_value(o, owner, o->standard, a, at));
+    return WEIR_OK;
+}
+
+weir_err weir_opt_set(const weir_opt *options, const char *owner, const char *key, const char *value, weir_arena *a, void *at)
+{
+    const weir_opt *o = find_option(options, key, strlen(key));
+
+    return o ? set_value(o, owner, value, a, at) : unknown_key(options, owner, key, strlen(key));
+}
+
+void weir_opt_show(const weir_opt *o, const void *at, char *text, size_t room)
+{
+    const char *field = (const char *)at + o->at, *word;
+
+    text[0] = 0;
+    switch (o->kind) {
+    case WEIR_OPT_INT: snprintf(text, room, "%lld", (long long)*(const int64_t *)field); break;
+    case WEIR_OPT_REAL: snprintf(text, room, "%.15g", *(const double *)field); break;
+    case WEIR_OPT_BOOL: snprintf(text, room, "%s", *(const bool *)field ? "yes" : "no"); break;
+    case WEIR_OPT_TEXT:
+        word = *(const char *const *)field;
+        snprintf(text, room, "%s", word ? word : "");
+        break;
+    case WEIR_OPT_CHOICE:
+        word = o->choices;
+        for (int i = *(const int *)field; i > 0; i--)
+            word += strcspn(word, "|") + 1;
+        snprintf(text, room, "%.*s", (int)strcspn(word, "|"), word);
+        break;
+    }
+}
+
+/* ---- a whole spec ---- */
+
+weir_err weir_plug_find(weir_plugs table, const char *axis, const char *spec, const weir_plug **found)
+{
+    size_t len = strcspn(spec, ":"), n = 0;
+    char known[600] = "";
+
+    for (weir_plugs p = table; *p; p++)
+        if (strlen((*p)->name) == len && !strncmp((*p)->name, spec, len))
+            return *found = *p, WEIR_OK;
+    for (weir_plugs p = table; *p && n < sizeof known; p++)
+        n += (size_t)snprintf(known + n, sizeof known - n, "%s%s", p == table ? "" : ", ", (*p)->name);
+    return weir_fail(WEIR_USAGE, "there is no %s '%.*s'; there is %s", axis, (int)len, spec, known);
+}
+
+static const weir_opt *bare_option(const weir_opt *options)
+{
+    for (const weir_opt *o = options; o && o->name; o++)
+        if (o->bare)
+            return o;
+    return NULL;
+}
+
+/* Takes one item off `text` (which is cut in place) and sets it; *next is what follows, NULL at the end. */
+static weir_err set_item(const weir_plug *p, const char *owner, char *text, char **next, weir_arena *a, void *self)
+{
+    char *equals = text + strcspn(text, "=,"), *value = text, *end;
+    const weir_opt *o;
+
+    if (*equals == '=') {
+        if (!(o = find_option(p->options, text, (size_t)(equals - text))))
+            return unknown_key(p->options, owner, text, (size_t)(equals - text));
+        value = equals + 1;
+    } else if (!(o = bare_option(p->options))) {
+        return weir_fail(WEIR_USAGE, "%s: '%.*s' is not key=value", owner, (int)strcspn(text, ","), text);
+    }
+    end = o->rest ? value + strlen(value) : value + strcspn(value, ",");
+    *next = *end ? end + 1 : NULL;
+    *end = 0;
+    return set_value(o, owner, value, a, self);
+}
+
+weir_err weir_plug_make(const weir_plug *p, const char *axis, const char *spec, weir_arena *a, void **self)
+{
+    const char *colon = strchr(spec, ':');
+    char owner[96], *items;
+    void *made;
+
+    snprintf(owner, sizeof owner, "%s %s", axis, p->name);
+    if (!(made = weir_alloc(a, p->size)))
+        return weir_fail_nomem(p->size);
+    WEIR_TRY(weir_opt_defaults(p->options, owner, a, made));
+    if (colon) {
+        if (!(items = weir_copy_text(a, colon + 1)))
+            return weir_fail_nomem(strlen(spec));
+        while (items)
+            WEIR_TRY(set_item(p, owner, items, &items, a, made));
+    }
+    *self = made;
+    return WEIR_OK;
+}
+
+/* ---- showing and checking ---- */
+
+static void print_one(FILE *f, const weir_plug *p)
+{
+    fprintf(f, "  %-12s %s\n", p->name, p->help);
+    for (const weir_opt *o = p->options; o && o->name; o++) {
+        char head[160];
+        snprintf(head, sizeof head, "%s=%s", o->name, o->standard ? o->standard : "");
+        fprintf(f, "      %-24s %s%s%s\n", head, o->help, o->choices ? ": " : "", o->choices ? o->choices : "");
+    }
+}
+
+void weir_plug_print(FILE *f, weir_plugs table, const char *axis)
+{
+    fprintf(f, "%s\n", axis);
+    for (weir_plugs p = table; *p; p++)
+        print_one(f, *p);
+}
+
+weir_err weir_plug_check(weir_plugs table, const char *axis)
+{
+    for (weir_plugs p = table; *p; p++) {
+        weir_arena *a = weir_arena_new();
+        void *self;
+        weir_err err = a ? WEIR_OK : weir_fail_nomem(0);
+        for (weir_plugs q = table; !err && q < p; q++)
+            if (!strcmp((*p)->name, (*q)->name))
+                err = weir_fail(WEIR_FAILED, "%s: two are named %s", axis, (*p)->name);
+        for (const weir_opt *o = (*p)->options; !err && o && o->name; o++)
+            if (o->at >= (*p)->size || !o->help || (o->kind == WEIR_OPT_CHOICE && !o->choices))
+                err = weir_fail(WEIR_FAILED, "%s %s: option %s is not described whole", axis, (*p)->name, o->name);
+        if (!err)
+            err = weir_plug_make(*p, axis, (*p)->name, a, &self);
+        weir_arena_free(a);
+        WEIR_TRY(err);
+    }
+    return WEIR_OK;
+}

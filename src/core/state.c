@@ -1,0 +1,37 @@
+/* state.c - names of fields, put together from the outside in. */
+#include "core/state.h"
+#include <stdio.h>
+#include <string.h>
+
+static weir_err full_name(weir_io *io, const char *name, char *full, size_t room)
+{
+    if ((size_t)snprintf(full, room, "%s%s", io->prefix, name) >= room)
+        return weir_fail(WEIR_FAILED, "the name of a state field is too long: %s%s", io->prefix, name);
+    return WEIR_OK;
+}
+
+weir_err weir_io_floats(weir_io *io, const char *name, float *x, size_t n, weir_keep keep)
+{
+    char full[256];
+
+    WEIR_TRY(full_name(io, name, full, sizeof full));
+    return io->floats(io, full, x, n, keep);
+}
+
+weir_err weir_io_u64(weir_io *io, const char *name, uint64_t *value, weir_keep keep)
+{
+    char full[256];
+
+    WEIR_TRY(full_name(io, name, full, sizeof full));
+    return io->u64(io, full, value, 1, keep);
+}
+
+size_t weir_io_in(weir_io *io, const char *part)
+{
+    size_t mark = strlen(io->prefix);
+
+    snprintf(io->prefix + mark, sizeof io->prefix - mark, "%s.", part);
+    return mark;
+}
+
+void weir_io_out(weir_io *io, size_t mark) { io->prefix[mark] = 0; }
