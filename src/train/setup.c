@@ -128,6 +128,8 @@ void weir_trainer_close(weir_trainer *t)
 
 uint64_t weir_trainer_hash(const weir_trainer *t) { return weir_hash(t->param, t->params * sizeof(float), 0); }
 
+weir_err weir_trainer_layers(void *trainer, weir_io *io) { return weir_model_state(((weir_trainer *)trainer)->model, io); }
+
 weir_err weir_trainer_state(void *trainer, weir_io *io)
 {
     weir_trainer *t = trainer;

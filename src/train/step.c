@@ -99,7 +99,7 @@ static weir_err blame(weir_trainer *t, weir_err err)
 
 weir_err weir_trainer_step(weir_trainer *t, weir_step_report *report)
 {
-    uint64_t samples = weir_plan_samples(&t->plan, t->step);
+    uint64_t samples = weir_plan_samples(&t->plan, t->step), sent = weir_net_counted(t->net).sent;
     double begun = weir_now(t->rt), computed;
     weir_score score = {0};
     weir_err err;
@@ -115,6 +115,7 @@ weir_err weir_trainer_step(weir_trainer *t, weir_step_report *report)
     weir_model_refresh(t->model);
     t->step++;
     t->samples += samples;
+    t->sent += weir_net_counted(t->net).sent - sent;
     if (notes(t)[WEIR_NOTE_STOP] > 0)
         t->stopped = (int)lroundf(notes(t)[WEIR_NOTE_SIGNAL] / notes(t)[WEIR_NOTE_STOP]);
     *report = (weir_step_report){

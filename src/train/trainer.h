@@ -51,6 +51,7 @@ typedef struct weir_trainer {
     weir_commit commit;
     int stopped;                 /* the signal that all ranks agreed to stop for */
     weir_net_count counted;      /* at the last notes */
+    uint64_t sent;               /* bytes this rank gave to the wire for the exchange of the committed steps */
     weir_journal *journal;
 } weir_trainer;
 
@@ -68,9 +69,11 @@ weir_err weir_trainer_settle(weir_trainer *);
 /* Sums doubles over the ranks; gathers one number of each. */
 weir_err weir_trainer_sum(weir_trainer *, double *, int n);
 weir_err weir_trainer_gather(weir_trainer *, uint64_t mine, uint64_t *all);
+double weir_peak_rss_mib(void);
 uint64_t weir_trainer_hash(const weir_trainer *);
 /* Everything that continues a run and is not in the parameters, for checkpoints. */
 weir_err weir_trainer_state(void *trainer, weir_io *);
+weir_err weir_trainer_layers(void *trainer, weir_io *); /* of it, what evaluation needs: the layers' state */
 /* The metric of a score: its name by the data, its value. */
 const char *weir_trainer_metric(const weir_trainer *);
 double weir_trainer_value(const weir_trainer *, const weir_score *);
