@@ -49,18 +49,14 @@ weir_err weir_rate_open(const char *spec, uint64_t steps, uint64_t epoch_steps, 
 {
     weir_rate_use made = {.steps = steps};
     const weir_plug *plug = &weir_rate_constant.plug;
-    char number[96];
+    bool number = is_number(spec);
 
-    if (!is_number(spec)) {
-        if (weir_plug_find(weir_rates, "lr", spec, &plug))
-            return no_rate(spec);
-    } else {
-        if (snprintf(number, sizeof number, "constant:rate=%s", spec) >= (int)sizeof number)
-            return no_rate(spec);
-        spec = number;
-    }
+    if (!number && weir_plug_find(weir_rates, "lr", spec, &plug))
+        return no_rate(spec);
     made.rate = (const weir_rate *)plug;
-    WEIR_TRY(weir_plug_make(plug, "lr", spec, a, &made.self));
+    WEIR_TRY(weir_plug_make(plug, "lr", number ? plug->name : spec, a, &made.self));
+    if (number)
+        WEIR_TRY(weir_opt_set(plug->options, "lr", "rate", spec, a, made.self));
     WEIR_TRY(weir_steps_read("lr: warmup", ((weir_rate_base *)made.self)->warmup, epoch_steps, &made.warmup));
     if (made.rate->init)
         WEIR_TRY(made.rate->init(made.self, epoch_steps));
