@@ -1,0 +1,102 @@
+/* vec_body.h - the text of the kernels, compiled once for each instruction set. The file that includes it defines WEIR_VEC, the
+ * table's symbol, and WEIR_VEC_ISA, its name.
+ *
+ * Loops over single elements give the same bits however they are cut into vectors, as nothing is contracted; a sum does not, so
+ * it runs in 16 lanes, element i in lane i % 16, added up in a fixed tree. NaNs agree in being NaNs, not in their payload. */
+#include "core/vec.h"
+#include <stdint.h>
+#include <string.h>
+
+#ifdef __clang__ /* builds with little optimisation leave loops as they are: no reason to stop */
+#pragma clang diagnostic ignored "-Wpass-failed"
+#endif
+
+enum { LANES = 16 };
+
+static void add(float *restrict y, const float *restrict x, size_t n)
+{
+#pragma omp simd
+    for (size_t i = 0; i < n; i++)
+        y[i] += x[i];
+}
+
+static void add_f64(double *restrict y, const double *restrict x, size_t n)
+{
+#pragma omp simd
+    for (size_t i = 0; i < n; i++)
+        y[i] += x[i];
+}
+
+static void scale(float *x, float a, size_t n)
+{
+#pragma omp simd
+    for (size_t i = 0; i < n; i++)
+        x[i] *= a;
+}
+
+static void axpy(float *restrict y, float a, const float *restrict x, size_t n)
+{
+#pragma omp simd
+    for (size_t i = 0; i < n; i++)
+        y[i] += a * x[i];
+}
+
+static double sumsq(const float *x, size_t n)
+{
+    double lane[LANES] = {0};
+    size_t i = 0;
+
+    for (; i + LANES <= n; i += LANES)
+#pragma omp simd
+        for (int l = 0; l < LANES; l++)
+            lane[l] += (double)x[i + (size_t)l] * (double)x[i + (size_t)l];
+    for (size_t l = 0; i + l < n; l++)
+        lane[l] += (double)x[i + l] * (double)x[i + l];
+    for (int half = LANES / 2; half; half /= 2)
+        for (int l = 0; l < half; l++)
+            lane[l] += lane[l + half];
+    return lane[0];
+}
+
+static void sgd(float *restrict w, float *restrict m, const float *restrict grad, size_t n, float rate, float momentum,
+                float decay, float scale, bool nesterov)
+{
+    if (!nesterov) {
+#pragma omp simd
+        for (size_t i = 0; i < n; i++) {
+            float g = grad[i] * scale + decay * w[i];
+            m[i] = momentum * m[i] + g;
+            w[i] -= rate * m[i];
+        }
+        return;
+    }
+#pragma omp simd
+    for (size_t i = 0; i < n; i++) {
+        float g = grad[i] * scale + decay * w[i];
+        m[i] = momentum * m[i] + g;
+        w[i] -= rate * (g + momentum * m[i]);
+    }
+}
+
+static void sgd_plain(float *restrict w, const float *restrict grad, size_t n, float rate, float decay, float scale)
+{
+#pragma omp simd
+    for (size_t i = 0; i < n; i++)
+        w[i] -= rate * (grad[i] * scale + decay * w[i]);
+}
+
+/* An exponent of all ones is an infinity or a NaN. */
+static bool finite(const float *x, size_t n)
+{
+    uint32_t bad = 0;
+
+#pragma omp simd reduction(| : bad)
+    for (size_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, x + i, sizeof bits);
+        bad |= (bits & 0x7F800000u) == 0x7F800000u;
+    }
+    return !bad;
+}
+
+const weir_vec WEIR_VEC = {WEIR_VEC_ISA, add, add_f64, scale, axpy, sumsq, sgd, sgd_plain, finite};
