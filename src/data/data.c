@@ -93,7 +93,8 @@ static weir_err unknown(const char *spec)
         n += (size_t)snprintf(known + n, sizeof known - n, "%s, ", sets[i].name);
     for (weir_plugs p = weir_datas; *p && n < sizeof known; p++)
         n += (size_t)snprintf(known + n, sizeof known - n, "%s%s", p == weir_datas ? "" : ", ", (*p)->name);
-    return weir_fail(WEIR_USAGE, "there is no data '%.*s'; there is %s", (int)strcspn(spec, ":"), spec, known);
+    n = strcspn(spec, ":");
+    return weir_fail(WEIR_USAGE, "there is no data '%.*s'; there is %s", n > 200 ? 200 : (int)n, spec, known);
 }
 
 weir_err weir_data_open(const char *spec, weir_arena *a, weir_data_use *use)
@@ -129,13 +130,6 @@ void weir_data_close(weir_data_use *use)
 
 /* ---- batches ---- */
 
-static void *reserve(weir_arena *a, int room, size_t each)
-{
-    size_t bytes;
-
-    return __builtin_mul_overflow((size_t)room, each * sizeof(float), &bytes) ? NULL : weir_alloc(a, bytes);
-}
-
 weir_err weir_batch_new(const weir_data_facts *facts, int room, weir_arena *a, weir_batch *batch)
 {
     size_t width = 1, targets = 1;
@@ -145,8 +139,8 @@ weir_err weir_batch_new(const weir_data_facts *facts, int room, weir_arena *a, w
         width *= (size_t)facts->dim[i];
     if (facts->target != WEIR_CLASSES)
         targets = facts->target == WEIR_TOKENS ? width : (size_t)facts->classes;
-    in = reserve(a, room, width);
-    out = reserve(a, room, targets);
+    in = weir_alloc_many(a, (size_t)room, width * sizeof(float)); /* a token is as large as a float */
+    out = weir_alloc_many(a, (size_t)room, targets * sizeof(float));
     if (!in || !out)
         return weir_fail_nomem((size_t)room * (width + targets) * sizeof(float));
     *batch = (weir_batch){.room = room};

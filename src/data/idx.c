@@ -132,7 +132,7 @@ static weir_err open_idx(void *self, weir_arena *a, weir_data_facts *facts)
     idx *s = self;
     int64_t classes = 0;
 
-    if (!s->dir)
+    if (!s->dir || !s->dir[0])
         return weir_fail(WEIR_USAGE, "data idx: a directory was expected, as in idx:DIR");
     WEIR_TRY(load(s, "train-images", NULL, a, &s->input[WEIR_TRAIN]));
     WEIR_TRY(load(s, "train-labels", NULL, a, &s->label[WEIR_TRAIN]));

@@ -33,7 +33,7 @@ static weir_err parse_shape(synth *s, weir_data_facts *facts)
         if (*end != 'x')
             break;
     }
-    return weir_fail(WEIR_USAGE, "data synth: shape=%s: channels x height x width as in 3x32x32, or one number, was expected", s->shape);
+    return weir_fail(WEIR_USAGE, "data synth: shape=%.200s: channels x height x width as in 3x32x32, or one number, was expected", s->shape);
 }
 
 static weir_err open_synth(void *self, weir_arena *a, weir_data_facts *facts)
