@@ -7,10 +7,10 @@ CC ?= gcc
 PREFIX ?= /usr/local
 SECONDS_EACH ?= 300
 
+comma := ,
 ONEDNN := $(wildcard .deps/onednn)
 DNN_CFLAGS := $(if $(ONEDNN),-isystem $(CURDIR)/.deps/onednn/include)
 DNN_LIBS := $(if $(ONEDNN),-L$(CURDIR)/.deps/onednn/lib -Wl$(comma)-rpath$(comma)$(CURDIR)/.deps/onednn/lib) -ldnnl
-comma := ,
 
 OPT_release := -O2 -g
 OPT_asan := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=undefined

@@ -5,6 +5,14 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#ifndef __has_feature
+#define __has_feature(x) 0
+#endif
+#if defined(__SANITIZE_ADDRESS__) || __has_feature(address_sanitizer)
+enum { ALONE = 1 }; /* every thing gets a block of its own, of its own size: ASan then sees each step outside */
+#else
+enum { ALONE = 0 };
+#endif
 enum { SMALL_BLOCK = 64 << 10, HUGE = 2 << 20, ALIGN = 64 };
 
 typedef struct block {
@@ -26,7 +34,7 @@ static block *new_block(size_t size)
 {
     block *b;
 
-    if (size >= HUGE) {
+    if (size >= HUGE && !ALONE) {
         size = round_up(size, HUGE);
         b = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (b == MAP_FAILED)
@@ -34,9 +42,10 @@ static block *new_block(size_t size)
         madvise(b, size, MADV_HUGEPAGE); /* advice only: no harm where it is refused */
         b->mapped = true;
     } else {
-        if (!(b = aligned_alloc(ALIGN, size)))
+        void *fresh;
+        if (posix_memalign(&fresh, ALIGN, size))
             return NULL;
-        memset(b, 0, size);
+        b = memset(fresh, 0, size);
     }
     b->size = size;
     b->used = round_up(sizeof *b, ALIGN);
@@ -50,9 +59,9 @@ void *weir_alloc(weir_arena *a, size_t bytes)
 
     if (bytes > SIZE_MAX / 2)
         return NULL;
-    need = round_up(bytes ? bytes : 1, ALIGN);
-    if (!b || b->size - b->used < need) {
-        bool large = need + head > SMALL_BLOCK;
+    need = ALONE ? bytes : round_up(bytes ? bytes : 1, ALIGN);
+    if (ALONE || !b || b->size - b->used < need) {
+        bool large = ALONE || need + head > SMALL_BLOCK;
         if (!(b = new_block(large ? need + head : SMALL_BLOCK)))
             return NULL;
         if (large && a->open) { /* full from the start: behind the block that still has room */
@@ -66,6 +75,13 @@ void *weir_alloc(weir_arena *a, size_t bytes)
     b->used += need;
     a->bytes += need;
     return (char *)b + b->used - need;
+}
+
+void *weir_alloc_many(weir_arena *a, size_t n, size_t size)
+{
+    size_t bytes;
+
+    return __builtin_mul_overflow(n, size, &bytes) ? NULL : weir_alloc(a, bytes);
 }
 
 char *weir_copy_text(weir_arena *a, const char *text)

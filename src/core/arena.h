@@ -11,9 +11,11 @@ weir_arena *weir_arena_new(void);
 void weir_arena_free(weir_arena *); /* NULL is allowed */
 /* NULL when memory is out; the caller says weir_fail_nomem. A size of 0 gives a valid pointer. */
 void *weir_alloc(weir_arena *, size_t bytes);
+/* The same for n things of `size` bytes; NULL also when the product is too large. */
+void *weir_alloc_many(weir_arena *, size_t n, size_t size);
 char *weir_copy_text(weir_arena *, const char *text);
 size_t weir_arena_bytes(const weir_arena *); /* handed out so far */
 
-/* bytes for `n` things of type T, zeroed */
-#define WEIR_NEW(arena, T, n) ((T *)weir_alloc((arena), (size_t)(n) * sizeof(T)))
+/* `n` things of type T, zeroed */
+#define WEIR_NEW(arena, T, n) ((T *)weir_alloc_many((arena), (size_t)(n), sizeof(T)))
 #endif

@@ -2,42 +2,46 @@
 #include "core/err.h"
 #include <stdarg.h>
 #include <stdio.h>
-#include <string.h>
 
 static _Thread_local weir_why own;
 static _Thread_local weir_why *slot;
 
 static weir_why *current(void) { return slot ? slot : &own; }
 
-weir_err weir_fail(weir_err code, const char *format, ...)
+/* Takes a sentence over. It may quote a hostile file, but stays one line, without power over a terminal. */
+static weir_err keep(weir_err code, const char *text)
 {
     weir_why *why = current();
-    va_list list;
+    size_t i = 0;
 
-    va_start(list, format);
-    vsnprintf(why->text, sizeof why->text, format, list);
-    va_end(list);
+    for (; text[i] && i < sizeof why->text - 1; i++)
+        why->text[i] = (unsigned char)text[i] < ' ' || text[i] == 127 ? '?' : text[i];
+    why->text[i] = 0;
     why->code = code;
     return code;
 }
 
-weir_err weir_fail_in(weir_err code, const char *format, ...)
+weir_err weir_fail(weir_err code, const char *format, ...)
 {
-    weir_why *why = current();
-    char words[WEIR_WHY_MAX];
+    char text[WEIR_WHY_MAX]; /* the arguments may lie in the slot itself */
     va_list list;
-    size_t n;
 
     va_start(list, format);
-    vsnprintf(words, sizeof words - 2, format, list);
+    vsnprintf(text, sizeof text, format, list);
     va_end(list);
-    n = strlen(words);
-    memcpy(words + n, ": ", 3);
-    n += 2;
-    strncpy(words + n, why->text, sizeof words - n - 1);
-    words[sizeof words - 1] = 0;
-    memcpy(why->text, words, sizeof words);
-    return code;
+    return keep(code, text);
+}
+
+weir_err weir_fail_in(weir_err code, const char *format, ...)
+{
+    char words[WEIR_WHY_MAX / 2], text[WEIR_WHY_MAX + sizeof words + 2];
+    va_list list;
+
+    va_start(list, format);
+    vsnprintf(words, sizeof words, format, list);
+    va_end(list);
+    snprintf(text, sizeof text, "%s: %s", words, current()->text);
+    return keep(code, text);
 }
 
 weir_err weir_fail_nomem(size_t bytes)

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { SHOWN = 200 }; /* bytes of a user's word that an error repeats */
+
 /* ---- one option ---- */
 
 static const weir_opt *find_option(const weir_opt *options, const char *key, size_t len)
@@ -28,6 +30,7 @@ static weir_err unknown_key(const weir_opt *options, const char *owner, const ch
 {
     char known[600];
 
+    len = len > SHOWN ? SHOWN : len;
     list_options(options, known, sizeof known);
     if (!known[0])
         return weir_fail(WEIR_USAGE, "%s: there is no option '%.*s'; it has none", owner, (int)len, key);
@@ -36,7 +39,7 @@ static weir_err unknown_key(const weir_opt *options, const char *owner, const ch
 
 static weir_err bad_value(const weir_opt *o, const char *owner, const char *value, const char *wanted)
 {
-    return weir_fail(WEIR_USAGE, "%s: %s=%s: %s was expected", owner, o->name, value, wanted);
+    return weir_fail(WEIR_USAGE, "%s: %s=%.*s: %s was expected", owner, o->name, SHOWN, value, wanted);
 }
 
 static weir_err check_range(const weir_opt *o, const char *owner, const char *value, double x)
@@ -127,7 +130,11 @@ void weir_opt_show(const weir_opt *o, const void *at, char *text, size_t room)
     text[0] = 0;
     switch (o->kind) {
     case WEIR_OPT_INT: snprintf(text, room, "%lld", (long long)*(const int64_t *)field); break;
-    case WEIR_OPT_REAL: snprintf(text, room, "%.15g", *(const double *)field); break;
+    case WEIR_OPT_REAL:
+        snprintf(text, room, "%.15g", *(const double *)field);
+        if (strtod(text, NULL) != *(const double *)field) /* who reads it gets the same number */
+            snprintf(text, room, "%.17g", *(const double *)field);
+        break;
     case WEIR_OPT_BOOL: snprintf(text, room, "%s", *(const bool *)field ? "yes" : "no"); break;
     case WEIR_OPT_TEXT:
         word = *(const char *const *)field;
@@ -135,8 +142,8 @@ void weir_opt_show(const weir_opt *o, const void *at, char *text, size_t room)
         break;
     case WEIR_OPT_CHOICE:
         word = o->choices;
-        for (int i = *(const int *)field; i > 0; i--)
-            word += strcspn(word, "|") + 1;
+        for (int i = *(const int *)field; i > 0 && strchr(word, '|'); i--)
+            word = strchr(word, '|') + 1;
         snprintf(text, room, "%.*s", (int)strcspn(word, "|"), word);
         break;
     }
@@ -154,7 +161,7 @@ weir_err weir_plug_find(weir_plugs table, const char *axis, const char *spec, co
             return *found = *p, WEIR_OK;
     for (weir_plugs p = table; *p && n < sizeof known; p++)
         n += (size_t)snprintf(known + n, sizeof known - n, "%s%s", p == table ? "" : ", ", (*p)->name);
-    return weir_fail(WEIR_USAGE, "there is no %s '%.*s'; there is %s", axis, (int)len, spec, known);
+    return weir_fail(WEIR_USAGE, "there is no %s '%.*s'; there is %s", axis, len > SHOWN ? SHOWN : (int)len, spec, known);
 }
 
 static const weir_opt *bare_option(const weir_opt *options)
@@ -176,7 +183,8 @@ static weir_err set_item(const weir_plug *p, const char *owner, char *text, char
             return unknown_key(p->options, owner, text, (size_t)(equals - text));
         value = equals + 1;
     } else if (!(o = bare_option(p->options))) {
-        return weir_fail(WEIR_USAGE, "%s: '%.*s' is not key=value", owner, (int)strcspn(text, ","), text);
+        text[strcspn(text, ",")] = 0;
+        return weir_fail(WEIR_USAGE, "%s: '%.*s' is not key=value", owner, SHOWN, text);
     }
     end = o->rest ? value + strlen(value) : value + strcspn(value, ",");
     *next = *end ? end + 1 : NULL;
@@ -223,6 +231,15 @@ void weir_plug_print(FILE *f, weir_plugs table, const char *axis)
         print_one(f, *p);
 }
 
+static bool option_whole(const weir_plug *p, const weir_opt *o)
+{
+    static const size_t bytes[] = {[WEIR_OPT_INT] = sizeof(int64_t), [WEIR_OPT_REAL] = sizeof(double), [WEIR_OPT_BOOL] = sizeof(bool),
+                                   [WEIR_OPT_TEXT] = sizeof(char *), [WEIR_OPT_CHOICE] = sizeof(int)};
+
+    return (size_t)o->kind < sizeof bytes / sizeof *bytes && o->at <= p->size && p->size - o->at >= bytes[o->kind] && o->help &&
+           (o->kind != WEIR_OPT_CHOICE || o->choices) && find_option(p->options, o->name, strlen(o->name)) == o;
+}
+
 weir_err weir_plug_check(weir_plugs table, const char *axis)
 {
     for (weir_plugs p = table; *p; p++) {
@@ -233,8 +250,8 @@ weir_err weir_plug_check(weir_plugs table, const char *axis)
             if (!strcmp((*p)->name, (*q)->name))
                 err = weir_fail(WEIR_FAILED, "%s: two are named %s", axis, (*p)->name);
         for (const weir_opt *o = (*p)->options; !err && o && o->name; o++)
-            if (o->at >= (*p)->size || !o->help || (o->kind == WEIR_OPT_CHOICE && !o->choices))
-                err = weir_fail(WEIR_FAILED, "%s %s: option %s is not described whole", axis, (*p)->name, o->name);
+            if (!option_whole(*p, o))
+                err = weir_fail(WEIR_FAILED, "%s %s: option %s is not described whole, or twice", axis, (*p)->name, o->name);
         if (!err)
             err = weir_plug_make(*p, axis, (*p)->name, a, &self);
         weir_arena_free(a);

@@ -5,7 +5,9 @@
 
 static weir_err full_name(weir_io *io, const char *name, char *full, size_t room)
 {
-    if ((size_t)snprintf(full, room, "%s%s", io->prefix, name) >= room)
+    bool cut = strlen(io->prefix) == sizeof io->prefix - 1; /* weir_io_in had no room: two names could become one */
+
+    if (cut || (size_t)snprintf(full, room, "%s%s", io->prefix, name) >= room)
         return weir_fail(WEIR_FAILED, "the name of a state field is too long: %s%s", io->prefix, name);
     return WEIR_OK;
 }
