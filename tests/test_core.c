@@ -131,6 +131,7 @@ static void the_log_obeys_level_and_parts(void **state)
     weir_log_name("rank 2");
     weir_log(WEIR_LOG_INFO, "net", "shown %d", 1);
     weir_log(WEIR_LOG_INFO, "co", "hidden");
+    weir_log(WEIR_LOG_INFO, "et", "hidden");
     weir_log(WEIR_LOG_INFO, "coll", "hidden");
     weir_log(WEIR_LOG_TRACE, "net", "hidden");
     weir_log(WEIR_LOG_WARN, "coll", "careful");
