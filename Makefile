@@ -12,6 +12,9 @@ ONEDNN := $(wildcard .deps/onednn)
 DNN_CFLAGS := $(if $(ONEDNN),-isystem $(CURDIR)/.deps/onednn/include)
 DNN_LIBS := $(if $(ONEDNN),-L$(CURDIR)/.deps/onednn/lib -Wl$(comma)-rpath$(comma)$(CURDIR)/.deps/onednn/lib) -ldnnl
 
+# oneDNN brings GNU's OpenMP: clang must not bring another one
+OPENMP := $(if $(findstring clang,$(CC)),-fopenmp=libgomp -fopenmp-simd,-fopenmp)
+
 OPT_release := -O2 -g
 OPT_asan := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=undefined
 OPT_tsan := -O1 -g -fsanitize=thread
@@ -19,9 +22,9 @@ OPT_fuzz := -O1 -g -fno-omit-frame-pointer -fsanitize=fuzzer-no-link,address,und
 OPT := $(OPT_$(FLAVOUR))
 
 CFLAGS ?=
-override CFLAGS += -std=c17 -D_GNU_SOURCE -Wall -Wextra -Werror -ffp-contract=off -pthread -fopenmp -fPIC -fvisibility=hidden \
+override CFLAGS += -std=c17 -D_GNU_SOURCE -Wall -Wextra -Wno-missing-field-initializers -Werror -ffp-contract=off -pthread $(OPENMP) -fPIC -fvisibility=hidden \
 	-Iinclude -Isrc $(DNN_CFLAGS) $(OPT) -DWEIR_SOURCE_DIR='"$(CURDIR)"' -DWEIR_SHARE_DIR='"$(PREFIX)/share/weir"' -MMD -MP
-LIBS := $(DNN_LIBS) -lzmq -ljansson -lz -lxxhash -fopenmp -lm -pthread
+LIBS := $(DNN_LIBS) -lzmq -ljansson -lz -lxxhash $(OPENMP) -lm -pthread
 
 SRC := $(wildcard src/*/*.c)
 LIB_OBJ := $(patsubst src/%.c,$(B)/obj/%.o,$(filter-out src/cli/%,$(SRC)))

@@ -1,0 +1,300 @@
+/* Every variant of every kernel: the same bits as the others, for any length and alignment, and the values a plain loop gives. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+/* cmocka wants those first */
+#include <cmocka.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "core/bucket.h"
+#include "core/rng.h"
+#include "core/vec.h"
+
+enum { LONGEST = 65537, ROOM = LONGEST + 16 };
+
+static float *x, *y, *m, *first[2], *got[2];
+static double *xd, *yd, *first_d, *got_d;
+
+/* normal numbers of many sizes, small enough that nothing overflows */
+static void fill(float *to, uint32_t stream)
+{
+    weir_rng r = weir_rng_at(7, WEIR_RNG_TEST, 1, stream);
+
+    for (size_t i = 0; i < ROOM; i++)
+        to[i] = ldexpf(weir_rng_normal(&r), (int)weir_rng_below(&r, 40) - 20);
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    x = malloc(ROOM * sizeof *x), y = malloc(ROOM * sizeof *y), m = malloc(ROOM * sizeof *m);
+    for (int i = 0; i < 2; i++)
+        first[i] = malloc(ROOM * sizeof(float)), got[i] = malloc(ROOM * sizeof(float));
+    xd = malloc(ROOM * sizeof *xd), yd = malloc(ROOM * sizeof *yd);
+    first_d = malloc(ROOM * sizeof *xd), got_d = malloc(ROOM * sizeof *xd);
+    fill(x, 1), fill(y, 2), fill(m, 3);
+    for (size_t i = 0; i < ROOM; i++)
+        xd[i] = (double)x[i] * 1.000000001, yd[i] = y[i] / 3.0;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    free(x), free(y), free(m), free(xd), free(yd), free(first_d), free(got_d);
+    for (int i = 0; i < 2; i++)
+        free(first[i]), free(got[i]);
+    return 0;
+}
+
+/* One kernel on out[0] (begun as y) and out[1] (begun as m), both `shift` floats off their alignment. */
+typedef void (*kernel)(const weir_vec *, float *out0, float *out1, const float *x, size_t n);
+typedef float (*formula)(float *w, float *m, float x); /* the same for one element */
+
+static void run_add(const weir_vec *v, float *a, float *b, const float *g, size_t n) { (void)b, v->add(a, g, n); }
+static void run_scale(const weir_vec *v, float *a, float *b, const float *g, size_t n) { (void)b, (void)g, v->scale(a, 0.3f, n); }
+static void run_axpy(const weir_vec *v, float *a, float *b, const float *g, size_t n) { (void)b, v->axpy(a, -1.7f, g, n); }
+static void run_sgd(const weir_vec *v, float *a, float *b, const float *g, size_t n)
+{
+    v->sgd(a, b, g, n, 0.1f, 0.9f, 1e-4f, 0.25f, false);
+}
+static void run_nesterov(const weir_vec *v, float *a, float *b, const float *g, size_t n)
+{
+    v->sgd(a, b, g, n, 0.1f, 0.9f, 1e-4f, 0.25f, true);
+}
+static void run_plain(const weir_vec *v, float *a, float *b, const float *g, size_t n)
+{
+    (void)b, v->sgd_plain(a, g, n, 0.1f, 1e-4f, 0.25f);
+}
+
+/* volatile keeps every rounding where the header's formula has it, whatever the compiler likes */
+static float times(float a, float b)
+{
+    volatile float c = a * b;
+    return c;
+}
+static float plus(float a, float b)
+{
+    volatile float c = a + b;
+    return c;
+}
+static float one_add(float *w, float *v, float g) { return (void)v, *w = plus(*w, g); }
+static float one_scale(float *w, float *v, float g) { return (void)v, (void)g, *w = times(*w, 0.3f); }
+static float one_axpy(float *w, float *v, float g) { return (void)v, *w = plus(*w, times(-1.7f, g)); }
+static float decayed(float w, float g) { return plus(times(g, 0.25f), times(1e-4f, w)); }
+static float one_sgd(float *w, float *v, float g)
+{
+    *v = plus(times(0.9f, *v), decayed(*w, g));
+    return *w = plus(*w, -times(0.1f, *v));
+}
+static float one_nesterov(float *w, float *v, float g)
+{
+    float d = decayed(*w, g);
+    *v = plus(times(0.9f, *v), d);
+    return *w = plus(*w, -times(0.1f, plus(d, times(0.9f, *v))));
+}
+static float one_plain(float *w, float *v, float g) { return (void)v, *w = plus(*w, -times(0.1f, decayed(*w, g))); }
+
+static const struct {
+    const char *name;
+    kernel run;
+    formula one;
+} kernels[] = {{"add", run_add, one_add},   {"scale", run_scale, one_scale},          {"axpy", run_axpy, one_axpy},
+               {"sgd", run_sgd, one_sgd},   {"nesterov", run_nesterov, one_nesterov}, {"sgd_plain", run_plain, one_plain}};
+
+/* 0..67, 1000, 65537; -1 ends */
+static long length(int i) { return i <= 67 ? i : i == 68 ? 1000 : i == 69 ? LONGEST : -1; }
+
+static void check_one(const weir_vec *v, size_t k, size_t n, size_t shift)
+{
+    memcpy(got[0], y, ROOM * sizeof *y);
+    memcpy(got[1], m, ROOM * sizeof *m);
+    memcpy(first[0], y, ROOM * sizeof *y);
+    memcpy(first[1], m, ROOM * sizeof *m);
+    for (size_t i = 0; i < n; i++)
+        kernels[k].one(first[0] + shift + i, first[1] + shift + i, x[2 * shift + i]);
+    kernels[k].run(v, got[0] + shift, got[1] + shift, x + 2 * shift, n);
+    for (int o = 0; o < 2; o++) /* with what lies around it */
+        if (memcmp(got[o], first[o], ROOM * sizeof(float)))
+            fail_msg("%s of %s: wrong for n = %zu, %zu floats off", kernels[k].name, v->isa, n, shift);
+}
+
+static void every_element_has_the_formulas_bits(void **state)
+{
+    (void)state;
+    for (const weir_vec *const *v = weir_vec_all(); *v; v++)
+        for (size_t k = 0; k < sizeof kernels / sizeof *kernels; k++)
+            for (int i = 0; length(i) >= 0; i++)
+                for (size_t shift = 0; shift < 6; shift++)
+                    check_one(*v, k, (size_t)length(i), shift);
+}
+
+static void add_f64_has_the_formulas_bits(void **state)
+{
+    (void)state;
+    for (const weir_vec *const *v = weir_vec_all(); *v; v++)
+        for (int i = 0; length(i) >= 0; i++)
+            for (size_t shift = 0; shift < 4; shift++) {
+                memcpy(got_d, yd, ROOM * sizeof *yd);
+                memcpy(first_d, yd, ROOM * sizeof *yd);
+                for (size_t j = 0; j < (size_t)length(i); j++)
+                    first_d[shift + j] += xd[2 * shift + j];
+                (*v)->add_f64(got_d + shift, xd + 2 * shift, (size_t)length(i));
+                assert_memory_equal(got_d, first_d, ROOM * sizeof *yd);
+            }
+}
+
+/* element i in lane i % 16, then lane l and lane l + 8, 4, 2, 1 */
+static double slow_sumsq(const float *v, size_t n)
+{
+    double lane[16] = {0};
+
+    for (size_t i = 0; i < n; i++) {
+        volatile double square = (double)v[i] * (double)v[i];
+        lane[i % 16] += square;
+    }
+    for (int half = 8; half; half /= 2)
+        for (int l = 0; l < half; l++)
+            lane[l] += lane[l + half];
+    return lane[0];
+}
+
+static void sumsq_adds_in_sixteen_lanes(void **state)
+{
+    (void)state;
+    for (const weir_vec *const *v = weir_vec_all(); *v; v++)
+        for (int i = 0; length(i) >= 0; i++)
+            for (size_t shift = 0; shift < 5; shift++) {
+                double want = slow_sumsq(x + shift, (size_t)length(i)), have = (*v)->sumsq(x + shift, (size_t)length(i));
+                long double plain = 0;
+                assert_memory_equal(&want, &have, sizeof want);
+                for (long j = 0; j < length(i); j++)
+                    plain += (long double)x[shift + (size_t)j] * x[shift + (size_t)j];
+                assert_true(fabsl(plain - have) <= 1e-12L * plain);
+            }
+}
+
+/* denormals, zeros of both signs, the largest floats: no variant may flush or reorder */
+static void extremes_agree(void **state)
+{
+    const float odd[] = {0.0f, -0.0f, 1e-45f, -1e-45f, 1.1754942e-38f, 3.4028235e38f, -3.4028235e38f, 1.0f};
+    const weir_vec *const *all = weir_vec_all();
+    float *saved = malloc(ROOM * sizeof *x);
+
+    (void)state;
+    assert_non_null(saved);
+    memcpy(saved, x, ROOM * sizeof *x);
+    for (size_t i = 0; i < ROOM; i++)
+        x[i] = odd[i * 2654435761u % 8];
+    for (const weir_vec *const *v = all; *v; v++) {
+        double base = all[0]->sumsq(x, 999), this = (*v)->sumsq(x, 999);
+        assert_memory_equal(&base, &this, sizeof base);
+        for (size_t k = 0; k < sizeof kernels / sizeof *kernels; k++)
+            check_one(*v, k, 99, 1);
+    }
+    memcpy(x, saved, ROOM * sizeof *x);
+    free(saved);
+}
+
+static void one_bad_value_is_found_anywhere(void **state)
+{
+    const float bad[] = {NAN, -NAN, INFINITY, -INFINITY};
+
+    (void)state;
+    for (const weir_vec *const *v = weir_vec_all(); *v; v++) {
+        assert_true((*v)->finite(x, 0));
+        assert_true((*v)->finite(x, LONGEST));
+        for (size_t at = 0; at < 131; at++)
+            for (int b = 0; b < 4; b++) {
+                float kept = x[1 + at];
+                x[1 + at] = bad[b];
+                assert_false((*v)->finite(x + 1, 131));
+                assert_true((*v)->finite(x + 1, at));
+                assert_false(isfinite((*v)->sumsq(x + 1, 131)));
+                x[1 + at] = kept;
+            }
+        x[0] = 3.4028235e38f;
+        assert_true((*v)->finite(x, 17));
+        assert_true(isfinite((*v)->sumsq(x, 17)));
+    }
+}
+
+static void the_sums_of_bucket_h_add(void **state)
+{
+    float a[3] = {1, 2, 3}, b[3] = {0.5f, 0.25f, -3};
+    double c[2] = {1, 1e-20}, d[2] = {1e-16, 1e-20};
+
+    (void)state;
+    weir_sum_f32.add(a, b, 3);
+    weir_sum_f64.add(c, d, 2);
+    assert_true(a[0] == 1.5f && a[1] == 2.25f && a[2] == 0 && c[1] == 2e-20);
+    assert_true(weir_sum_f32.unit == 4 && weir_sum_f64.unit == 8);
+}
+
+static void best_is_one_of_all(void **state)
+{
+    const weir_vec *const *all = weir_vec_all();
+    int n = 0;
+    bool found = false;
+
+    (void)state;
+    assert_string_equal(all[0]->isa, "baseline");
+    for (; all[n]; n++)
+        found |= all[n] == weir_vec_best();
+    assert_true(found);
+    print_message("%d variants, best is %s\n", n, weir_vec_best()->isa);
+}
+
+/* The choice is made once a process, so each mask is tried in a process of its own: this program, told to name its choice. */
+static void choice_under(const char *value, char *answer, size_t room)
+{
+    char line[600];
+    FILE *f;
+
+    snprintf(line, sizeof line, "WEIR_ISA=%s WEIR_TEST_NAME=1 /proc/%d/exe 2>&1", value, (int)getpid());
+    assert_non_null(f = popen(line, "r"));
+    answer[fread(answer, 1, room - 1, f)] = 0;
+    assert_int_equal(pclose(f), 0);
+}
+
+static void the_mask_is_obeyed(void **state)
+{
+    char answer[600];
+    const weir_vec *const *all = weir_vec_all();
+    int last = 0;
+
+    (void)state;
+    while (all[last + 1])
+        last++;
+    choice_under("baseline", answer, sizeof answer);
+    assert_string_equal(answer, "baseline\n");
+    choice_under("avx2", answer, sizeof answer);
+    assert_string_equal(answer, last > 0 ? "avx2\n" : "baseline\n");
+    choice_under("avx512", answer, sizeof answer);
+    assert_memory_equal(answer, all[last]->isa, strlen(all[last]->isa));
+    choice_under("sse9", answer, sizeof answer);
+    assert_non_null(strstr(answer, "WEIR_ISA=sse9"));
+    assert_non_null(strstr(answer, all[last]->isa));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_element_has_the_formulas_bits),
+        cmocka_unit_test(add_f64_has_the_formulas_bits),
+        cmocka_unit_test(sumsq_adds_in_sixteen_lanes),
+        cmocka_unit_test(extremes_agree),
+        cmocka_unit_test(one_bad_value_is_found_anywhere),
+        cmocka_unit_test(the_sums_of_bucket_h_add),
+        cmocka_unit_test(best_is_one_of_all),
+        cmocka_unit_test(the_mask_is_obeyed),
+    };
+
+    if (getenv("WEIR_TEST_NAME"))
+        return puts(weir_vec_best()->isa) < 0;
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
