@@ -12,7 +12,8 @@ static const weir_opt options[] = {
     {"bias", WEIR_OPT_BOOL, offsetof(dense, bias), "yes", "adds a bias", 0, 0, NULL, false, false},
     {0}};
 
-static weir_err shape(void *self, const weir_model_input *input, const weir_shape *in, weir_shape *out, weir_weights *w, int *weights)
+static weir_err shape(void *self, const weir_model_input *input, const weir_shape *in, weir_shape *out, weir_weights *w,
+                      int *weights)
 {
     const dense *d = self;
     int64_t width = in->dim[in->dims - 1];
@@ -38,10 +39,13 @@ static weir_err as_rows(const weir_bind *b, const weir_act *a, weir_shape *rows,
     return weir_layout_plain(b->dnn, rows, layout);
 }
 
-static weir_err bind_back(const weir_bind *b, const weir_dense_desc *s, const weir_op *forward, const weir_use *x, const weir_use *y)
+static weir_err bind_back(const weir_bind *b, const weir_dense_desc *s, const weir_op *forward, const weir_use *x,
+                          const weir_use *y)
 {
     const weir_param *w = b->param;
-    weir_use to_weights[] = {*x, {WEIR_ARG_DIFF_DST, b->out->grad, y->layout}, {WEIR_ARG_DIFF_WEIGHTS, w[0].grad, w[0].plain},
+    weir_use to_weights[] = {*x,
+                             {WEIR_ARG_DIFF_DST, b->out->grad, y->layout},
+                             {WEIR_ARG_DIFF_WEIGHTS, w[0].grad, w[0].plain},
                              {WEIR_ARG_DIFF_BIAS, w[1].grad, w[1].plain}};
     weir_op *op;
 
@@ -49,7 +53,8 @@ static weir_err bind_back(const weir_bind *b, const weir_dense_desc *s, const we
     WEIR_TRY(weir_bind_op(b, WEIR_BACK_WEIGHTS, op, to_weights, 3 + s->bias));
     if (!b->in->grad)
         return WEIR_OK;
-    weir_use to_data[] = {{WEIR_ARG_DIFF_DST, b->out->grad, y->layout}, {WEIR_ARG_WEIGHTS, w[0].data, w[0].plain},
+    weir_use to_data[] = {{WEIR_ARG_DIFF_DST, b->out->grad, y->layout},
+                          {WEIR_ARG_WEIGHTS, w[0].data, w[0].plain},
                           {WEIR_ARG_DIFF_SRC, b->in->grad, x->layout}};
     WEIR_TRY(weir_dnn_dense(b->dnn, WEIR_DO_BACK_DATA, s, forward, &op));
     return weir_bind_op(b, WEIR_BACK_DATA, op, to_data, 3);
@@ -68,7 +73,9 @@ static weir_err bind(void *self, const weir_bind *b)
     WEIR_TRY(as_rows(b, b->in, &x, &in));
     WEIR_TRY(as_rows(b, b->out, &y, &out));
     weir_dense_desc s = {x.dim[0], x.dim[1], y.dim[1], d->bias, b->relu};
-    weir_use use[] = {{WEIR_ARG_SRC, b->in->data, in}, {WEIR_ARG_WEIGHTS, w[0].data, w[0].plain}, {WEIR_ARG_DST, b->out->data, out},
+    weir_use use[] = {{WEIR_ARG_SRC, b->in->data, in},
+                      {WEIR_ARG_WEIGHTS, w[0].data, w[0].plain},
+                      {WEIR_ARG_DST, b->out->data, out},
                       {WEIR_ARG_BIAS, w[1].data, w[1].plain}};
     WEIR_TRY(weir_dnn_dense(b->dnn, WEIR_DO_FORWARD, &s, NULL, &forward));
     WEIR_TRY(weir_bind_op(b, WEIR_FORWARD, forward, use, 3 + d->bias));

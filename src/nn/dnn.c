@@ -15,9 +15,9 @@ static const int arg_number[WEIR_ARGS] = {
     [WEIR_ARG_SCRATCH] = DNNL_ARG_SCRATCHPAD,
 };
 
-static const char *const arg_name[WEIR_ARGS] = {"input",           "weights",       "bias",       "output",
-                                                "input gradient",  "weight gradient", "bias gradient", "output gradient",
-                                                "workspace", "scratch memory"};
+static const char *const arg_name[WEIR_ARGS] = {"input",          "weights",         "bias",          "output",
+                                                "input gradient", "weight gradient", "bias gradient", "output gradient",
+                                                "workspace",      "scratch memory"};
 
 weir_err weir_dnn_fail(const char *what, dnnl_status_t status)
 {

@@ -1,8 +1,8 @@
 /* dnn.h - the door to oneDNN. Only dnn.c and dnn_ops.c behind it know the library.
  *
- * Three words. A layout says how a tensor lies in memory: plain (row-major) or blocked as a kernel likes it. A mem is memory whose
- * address is settled later, and may change: activations are placed when the whole plan is known, the input is wherever the batch
- * is. An op is a compiled primitive with its mems tied to it once, so that running it is one call that allocates nothing.
+ * Three words. A layout says how a tensor lies in memory: plain (row-major) or blocked as a kernel likes it. A mem is memory
+ * whose address is settled later, and may change: activations are placed when the whole plan is known, the input is wherever the
+ * batch is. An op is a compiled primitive with its mems tied to it once, so that running it is one call that allocates nothing.
  * Layouts, mems and ops belong to the weir_dnn and live until it is closed. Not for two threads at a time. */
 #ifndef WEIR_NN_DNN_H
 #define WEIR_NN_DNN_H
@@ -90,8 +90,8 @@ typedef struct weir_conv_desc {
 } weir_conv_desc;
 weir_err weir_dnn_conv(weir_dnn *, weir_do, const weir_conv_desc *, const weir_op *forward, weir_op **);
 
-/* Max pooling; WORKSPACE carries from forward to backward which input won. `layout` is the input's; backward takes the output's from
- * its forward. */
+/* Max pooling; WORKSPACE carries from forward to backward which input won. `layout` is the input's; backward takes the output's
+ * from its forward. */
 typedef struct weir_pool_desc {
     weir_shape out;
     const weir_layout *layout;
@@ -99,7 +99,8 @@ typedef struct weir_pool_desc {
 } weir_pool_desc;
 weir_err weir_dnn_pool(weir_dnn *, weir_do, const weir_pool_desc *, const weir_op *forward, weir_op **);
 
-/* Forward SRC to DST, which may be one mem; backward reads DST (not SRC) and turns DIFF_DST into DIFF_SRC, which may be one too. */
+/* Forward SRC to DST, which may be one mem; backward reads DST (not SRC) and turns DIFF_DST into DIFF_SRC, which may be one too.
+ */
 weir_err weir_dnn_relu(weir_dnn *, weir_do, const weir_layout *, const weir_op *forward, weir_op **);
 
 /* SRC to DST in another layout. */

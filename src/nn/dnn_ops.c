@@ -2,8 +2,13 @@
 #include "nn/dnn_inside.h"
 #include <string.h>
 
-enum { BIT_DST = 1 << WEIR_ARG_DST, BIT_WORK = 1 << WEIR_ARG_WORKSPACE, BIT_DIFF_SRC = 1 << WEIR_ARG_DIFF_SRC,
-       BIT_DIFF_W = 1 << WEIR_ARG_DIFF_WEIGHTS, BIT_DIFF_B = 1 << WEIR_ARG_DIFF_BIAS };
+enum {
+    BIT_DST = 1 << WEIR_ARG_DST,
+    BIT_WORK = 1 << WEIR_ARG_WORKSPACE,
+    BIT_DIFF_SRC = 1 << WEIR_ARG_DIFF_SRC,
+    BIT_DIFF_W = 1 << WEIR_ARG_DIFF_WEIGHTS,
+    BIT_DIFF_B = 1 << WEIR_ARG_DIFF_BIAS
+};
 
 /* ---- descriptions, freed by the caller ---- */
 
@@ -135,18 +140,18 @@ weir_err weir_dnn_conv(weir_dnn *d, weir_do which, const weir_conv_desc *s, cons
     switch (which) {
     case WEIR_DO_FORWARD:
         if (!status)
-            status = dnnl_convolution_forward_primitive_desc_create(&p.pd, d->engine, dnnl_forward_training, how, p.x, p.w, p.b, p.y,
-                                                                    stride, gap, pad, pad, p.attr);
+            status = dnnl_convolution_forward_primitive_desc_create(&p.pd, d->engine, dnnl_forward_training, how, p.x, p.w, p.b,
+                                                                    p.y, stride, gap, pad, pad, p.attr);
         return finish(d, "convolution, forward", &p, status, BIT_DST, op);
     case WEIR_DO_BACK_DATA:
         if (!status)
-            status = dnnl_convolution_backward_data_primitive_desc_create(&p.pd, d->engine, how, p.x, p.w, p.y, stride, gap, pad, pad,
-                                                                          forward->pd, p.attr);
+            status = dnnl_convolution_backward_data_primitive_desc_create(&p.pd, d->engine, how, p.x, p.w, p.y, stride, gap, pad,
+                                                                          pad, forward->pd, p.attr);
         return finish(d, "convolution, backward by data", &p, status, BIT_DIFF_SRC, op);
     case WEIR_DO_BACK_WEIGHTS:
         if (!status)
-            status = dnnl_convolution_backward_weights_primitive_desc_create(&p.pd, d->engine, how, p.x, p.w, p.b, p.y, stride, gap,
-                                                                             pad, pad, forward->pd, p.attr);
+            status = dnnl_convolution_backward_weights_primitive_desc_create(&p.pd, d->engine, how, p.x, p.w, p.b, p.y, stride,
+                                                                             gap, pad, pad, forward->pd, p.attr);
         return finish(d, "convolution, backward by weights", &p, status, BIT_DIFF_W | BIT_DIFF_B, op);
     }
     return weir_fail(WEIR_FAILED, "convolution: no such computation");
@@ -190,7 +195,8 @@ weir_err weir_dnn_relu(weir_dnn *d, weir_do which, const weir_layout *l, const w
         return finish(d, "relu, forward", &p, status, BIT_DST, op);
     }
     if (!status)
-        status = dnnl_eltwise_backward_primitive_desc_create(&p.pd, d->engine, how, l->md, l->md, l->md, 0, 0, forward->pd, p.attr);
+        status =
+            dnnl_eltwise_backward_primitive_desc_create(&p.pd, d->engine, how, l->md, l->md, l->md, 0, 0, forward->pd, p.attr);
     return finish(d, "relu, backward", &p, status, BIT_DIFF_SRC, op);
 }
 

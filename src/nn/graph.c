@@ -94,7 +94,8 @@ static weir_err shape_node(const weir_graph *g, weir_node *n)
     if (g->input.tokens && first && !n->layer->tokens)
         return weir_fail(WEIR_MISFIT, "the data gives tokens, and %s reads numbers", n->layer->plug.name);
     if (n->layer->tokens && !(first && g->input.tokens))
-        return weir_fail(WEIR_MISFIT, "%s reads tokens: only the first layer can, where the data gives them", n->layer->plug.name);
+        return weir_fail(WEIR_MISFIT, "%s reads tokens: only the first layer can, where the data gives them",
+                         n->layer->plug.name);
     if (first) {
         n->in = (weir_shape){.dims = g->input.dims + 1, .dim = {1}};
         memcpy(n->in.dim + 1, g->input.dim, (size_t)g->input.dims * sizeof *g->input.dim);

@@ -1,10 +1,10 @@
-/* layer.h - one kind of layer: a file, a descriptor, a line in list.h. A layer knows its activations and its slice of the parameters;
- * no peer, no file. Its options are the words of its line in a model file; one without a default must be given.
+/* layer.h - one kind of layer: a file, a descriptor, a line in list.h. A layer knows its activations and its slice of the
+ * parameters; no peer, no file. Its options are the words of its line in a model file; one without a default must be given.
  *
- * A layer computes nothing when it is called: `bind` puts steps (ops of dnn.h, or loops of its own) into the plan for one batch size,
- * and the plan runs them. Whoever puts a step there says in which phase, and so the plan knows when each piece of memory is used,
- * shares memory by lifetime, and calls a layer's gradients ready as soon as they are. Layers always overwrite: adding to the
- * gradients of earlier micro-batches is the model's work. */
+ * A layer computes nothing when it is called: `bind` puts steps (ops of dnn.h, or loops of its own) into the plan for one batch
+ * size, and the plan runs them. Whoever puts a step there says in which phase, and so the plan knows when each piece of memory is
+ * used, shares memory by lifetime, and calls a layer's gradients ready as soon as they are. Layers always overwrite: adding to
+ * the gradients of earlier micro-batches is the model's work. */
 #ifndef WEIR_NN_LAYER_H
 #define WEIR_NN_LAYER_H
 #include "core/bucket.h"
@@ -42,11 +42,11 @@ typedef struct weir_run {
     weir_model_batch batch;
     weir_pass pass;
     weir_score score; /* of this pass: a loss adds to it */
-    float scale; /* of the loss, in backward */
+    float scale;      /* of the loss, in backward */
 } weir_run;
 
-/* Phases of a layer's steps. All of a layer's weight gradients are final after BACK_WEIGHTS, which runs before BACK_DATA, so that the
- * exchange can begin early. What both need comes first in BACK_WEIGHTS. */
+/* Phases of a layer's steps. All of a layer's weight gradients are final after BACK_WEIGHTS, which runs before BACK_DATA, so that
+ * the exchange can begin early. What both need comes first in BACK_WEIGHTS. */
 typedef enum { WEIR_FORWARD, WEIR_BACK_WEIGHTS, WEIR_BACK_DATA, WEIR_PHASES } weir_phase;
 
 /* What a layer is bound to, for one batch size. */
@@ -56,12 +56,12 @@ typedef struct weir_bind {
     weir_dnn *dnn;
     weir_arena *arena;
     weir_run *run;
-    weir_act *in;  /* whole */
-    weir_act *out; /* its shape is set: the layer chooses layout and memory, mostly by weir_bind_out */
-    bool wants;    /* out->grad is wanted */
+    weir_act *in;            /* whole */
+    weir_act *out;           /* its shape is set: the layer chooses layout and memory, mostly by weir_bind_out */
+    bool wants;              /* out->grad is wanted */
     const weir_param *param; /* of this layer, as declared by `shape` */
-    bool relu;     /* the next layer is a relu: apply it in the forward pass, on the way out */
-    bool fused;    /* the layer before has done this one's forward */
+    bool relu;               /* the next layer is a relu: apply it in the forward pass, on the way out */
+    bool fused;              /* the layer before has done this one's forward */
 } weir_bind;
 
 /* One argument of an op. */
@@ -76,23 +76,23 @@ typedef struct weir_use {
 weir_err weir_bind_mem(const weir_bind *, size_t bytes, weir_mem **);
 /* Gives `out` its layout and memory of its own, with a gradient if one is wanted. */
 weir_err weir_bind_out(const weir_bind *, const weir_layout *);
-/* Puts an op into the plan with all its arguments but the scratch memory. Where an argument lies in another layout than the op wants,
- * a reorder is put before or behind it; of parameters a copy is kept and remade only when they have changed. */
+/* Puts an op into the plan with all its arguments but the scratch memory. Where an argument lies in another layout than the op
+ * wants, a reorder is put before or behind it; of parameters a copy is kept and remade only when they have changed. */
 weir_err weir_bind_op(const weir_bind *, weir_phase, weir_op *, const weir_use *, int uses);
 /* Puts a loop of the layer's own into the plan, and says which memory it uses (NULL-ended). */
 weir_err weir_bind_loop(const weir_bind *, weir_phase, weir_err (*run)(void *), void *arg, weir_mem *const *used);
 
 typedef struct weir_layer {
     weir_plug plug;
-    bool loss;   /* ends the network: scores, and its backward begins it */
-    bool tokens; /* reads int32 tokens: only the first layer can */
-    bool plain;  /* reads its input in plain order: the plan sees to it */
-    bool keeps;  /* its backward reads its output: the next layer must not write over it */
-    bool relu;   /* is a relu, for who can do it on the way */
+    bool loss;      /* ends the network: scores, and its backward begins it */
+    bool tokens;    /* reads int32 tokens: only the first layer can */
+    bool plain;     /* reads its input in plain order: the plan sees to it */
+    bool keeps;     /* its backward reads its output: the next layer must not write over it */
+    bool relu;      /* is a relu, for who can do it on the way */
     bool does_relu; /* can apply a following relu in its forward pass */
-    /* The shape of the output from that of the input (dim[0] is 1, for the batch), and the tensors, `weights` many. Shapes that do not
-     * fit are WEIR_INVALID, data that does not is WEIR_MISFIT. Dims are 1 to 2^31 - 1 and products bounded: the caller has checked
-     * `in` and will check what it gets. Called once. */
+    /* The shape of the output from that of the input (dim[0] is 1, for the batch), and the tensors, `weights` many. Shapes that
+     * do not fit are WEIR_INVALID, data that does not is WEIR_MISFIT. Dims are 1 to 2^31 - 1 and products bounded: the caller has
+     * checked `in` and will check what it gets. Called once. */
     weir_err (*shape)(void *self, const weir_model_input *, const weir_shape *in, weir_shape *out, weir_weights *, int *weights);
     /* Puts the steps for one batch size into the plan. Called once per batch size. */
     weir_err (*bind)(void *self, const weir_bind *);

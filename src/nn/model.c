@@ -7,7 +7,6 @@
 #include "nn/plan.h"
 #include "nn/zoo.h"
 #include <math.h>
-#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,13 +19,13 @@ struct weir_model {
     int room;
     float *param, *grad;
     weir_plan *plans;
-    weir_plan *last;    /* whose activations are in the pool, with what backward needs; NULL: none */
-    bool empty;         /* the last forward had no samples */
-    weir_arena *pool;   /* one block for the activations of all plans */
+    weir_plan *last;  /* whose activations are in the pool, with what backward needs; NULL: none */
+    bool empty;       /* the last forward had no samples */
+    weir_arena *pool; /* one block for the activations of all plans */
     void *block;
     size_t block_bytes;
-    float *spare;       /* a layer's gradients, before they are added to those that are there */
-    bool adds;          /* the gradient mems point to spare, not to grad */
+    float *spare; /* a layer's gradients, before they are added to those that are there */
+    bool adds;    /* the gradient mems point to spare, not to grad */
 };
 
 /* ---- opening ---- */
@@ -280,24 +279,37 @@ weir_err weir_model_state(weir_model *m, weir_io *io)
     return WEIR_OK;
 }
 
+static bool all_finite(const weir_mem *m) { return weir_vec_best()->finite(m->at, m->bytes / sizeof(float)); }
+
+/* A relu makes 0 of a NaN (oneDNN's way), so a layer with one on its way out is known by its weights. */
+static bool stage_is_finite(const weir_model *m, const weir_stage *s)
+{
+    for (int k = 0; k < s->node->weights; k++)
+        if (!all_finite(m->engine.param[s->node->tensor[k]].data))
+            return false;
+    if (weir_stage_run(s, WEIR_FORWARD))
+        return false;
+    return s->out.data ? all_finite(s->out.data) : isfinite(m->engine.run.score.loss);
+}
+
 /* Memory is shared by lifetime, so an output is there only just after its layer has run: the forward pass runs once more. */
 const char *weir_model_blame(weir_model *m)
 {
     weir_plan *p = m->empty ? NULL : find_plan(m, m->engine.run.batch.n);
-    const weir_score *score = &m->engine.run.score;
 
     if (!p)
         return NULL;
     m->last = NULL;
     m->engine.run.score = (weir_score){0};
-    for (int i = 0; i < m->graph->nodes; i++) {
-        const weir_mem *out = p->stage[i].out.data;
-        if (weir_stage_run(&p->stage[i], WEIR_FORWARD))
+    if (!all_finite(p->input.data))
+        return "input";
+    for (int i = 0; i < m->graph->nodes; i++)
+        if (!stage_is_finite(m, &p->stage[i]))
             return m->graph->node[i].name;
-        if (out ? !weir_vec_best()->finite(out->at, out->bytes / sizeof(float)) : !isfinite(score->loss))
-            return m->graph->node[i].name;
-    }
     return NULL;
 }
+
+/* from the OpenMP runtime that oneDNN runs on; clang without its own runtime brings no omp.h */
+extern void omp_set_num_threads(int);
 
 void weir_model_threads(int threads) { omp_set_num_threads(threads); }

@@ -111,14 +111,15 @@ static bool put_turns(const char *word, const char *turns, char *text, size_t ro
     size_t n = 0;
 
     for (; *word && n < room; word++)
-        n += (size_t)(*word == '%' && turns ? snprintf(text + n, room - n, "%s", turns) : snprintf(text + n, room - n, "%c", *word));
+        n += (size_t)(*word == '%' && turns ? snprintf(text + n, room - n, "%s", turns)
+                                            : snprintf(text + n, room - n, "%c", *word));
     if (!n)
         text[0] = 0;
     return n < room;
 }
 
-weir_err weir_netfile_value(const weir_netfile *f, const weir_net_line *l, const weir_net_option *o, bool whole_number, char *text,
-                            size_t room)
+weir_err weir_netfile_value(const weir_netfile *f, const weir_net_line *l, const weir_net_option *o, bool whole_number,
+                            char *text, size_t room)
 {
     weir_scope scope = {f->size, l->sizes, l->turn};
     int64_t value;
@@ -190,7 +191,8 @@ static weir_err size_line(reader *r, const statement *s, const turn *t)
         return fail_at(r, s, 0, "there are too many sizes");
     for (int i = 0; i < r->file->sizes; i++)
         if (!strcmp(r->file->size[i].name, s->word[1]))
-            return fail_at(r, s, 1, i ? "this size is there already" : "classes is what the data brings: no size can have this name");
+            return fail_at(r, s, 1,
+                           i ? "this size is there already" : "classes is what the data brings: no size can have this name");
     size->name = s->word[1];
     WEIR_TRY(evaluate(r, s, 2, t, &size->value));
     if ((value = changed_value(r, size->name, &len)))
@@ -222,8 +224,8 @@ static weir_err check_changed(const reader *r)
         if (len == item)
             return weir_fail(WEIR_USAGE, "model %s: '%.*s' is not size=value", r->file->path, item > 60 ? 60 : (int)item, p);
         if (!has_size(r, p, len))
-            return weir_fail(WEIR_USAGE, "model %s: there is no size '%.*s'; it has %s", r->file->path, len > 60 ? 60 : (int)len, p,
-                             n ? known : "none");
+            return weir_fail(WEIR_USAGE, "model %s: there is no size '%.*s'; it has %s", r->file->path, len > 60 ? 60 : (int)len,
+                             p, n ? known : "none");
     }
     return WEIR_OK;
 }
@@ -271,7 +273,8 @@ static weir_err name_layer(const reader *r, const statement *s, const turn *t, b
     for (int i = 0; i < r->file->lines; i++)
         if (!strcmp(r->file->line[i].name, name))
             return weir_fail(WEIR_INVALID, "%s:%d:%d: the name %s is that of line %d already%s", r->file->path, s->line,
-                             s->col[given], name, r->file->line[i].line, t->number && given ? ": inside a repeat put a % into it" : "");
+                             s->col[given], name, r->file->line[i].line,
+                             t->number && given ? ": inside a repeat put a % into it" : "");
     return (*out = weir_copy_text(r->arena, name)) ? WEIR_OK : weir_fail_nomem(sizeof name);
 }
 
@@ -330,7 +333,8 @@ static weir_err repeat(reader *r, int at, int end, const turn *outer)
     for (int64_t k = 1; k <= times; k++) {
         char numbers[MAX_NAME];
         turn t = {.number = k, .nest = outer->nest + 1};
-        snprintf(numbers, sizeof numbers, "%s%s%lld", outer->numbers ? outer->numbers : "", outer->numbers ? "." : "", (long long)k);
+        snprintf(numbers, sizeof numbers, "%s%s%lld", outer->numbers ? outer->numbers : "", outer->numbers ? "." : "",
+                 (long long)k);
         if (++r->turns > MAX_TURNS)
             return fail_at(r, s, 1, "repeats run too many times");
         if (!(t.numbers = weir_copy_text(r->arena, numbers)))

@@ -7,8 +7,9 @@
  *   end
  *
  * % in names and words is the number of the turn, from 1; in nested repeats all of them, outermost first, joined by dots. In
- * expressions it is the innermost. Options that are whole numbers are expressions (expr.h) over the sizes above the line and `classes`,
- * which the data brings. This file knows no kinds of layers: graph.c does. Text is hostile; errors name file, line and column. */
+ * expressions it is the innermost. Options that are whole numbers are expressions (expr.h) over the sizes above the line and
+ * `classes`, which the data brings. This file knows no kinds of layers: graph.c does. Text is hostile; errors name file, line and
+ * column. */
 #ifndef WEIR_NN_NETFILE_H
 #define WEIR_NN_NETFILE_H
 #include "core/arena.h"
@@ -26,9 +27,9 @@ typedef struct weir_net_line {
     int line, col;
     const weir_net_option *option;
     int options;
-    int64_t turn;       /* 0: not in a repeat */
-    const char *turns;  /* "2.1"; NULL: not in a repeat */
-    int sizes;          /* how many of the file's sizes stand above it */
+    int64_t turn;      /* 0: not in a repeat */
+    const char *turns; /* "2.1"; NULL: not in a repeat */
+    int sizes;         /* how many of the file's sizes stand above it */
 } weir_net_line;
 
 typedef struct weir_netfile {

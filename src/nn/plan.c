@@ -150,7 +150,7 @@ static weir_err find_copy(const weir_bind *b, const weir_use *from, const weir_l
 /* Where an op finds or leaves an argument that lies in another layout than it wants. */
 static weir_err stand_in(const weir_bind *b, weir_phase phase, const weir_op *op, const weir_use *use, weir_use *other)
 {
-    weir_copy *copy;
+    weir_copy *copy = NULL;
 
     *other = (weir_use){use->arg, NULL, weir_op_layout(op, use->arg)};
     if (use->mem->slow && !weir_op_writes(op, use->arg)) {
@@ -254,7 +254,8 @@ static weir_err bind_plain(weir_bind *b, const weir_layout *plain)
     WEIR_TRY(put_reorder(b, WEIR_FORWARD, &(weir_use){0, in->data, in->layout}, &(weir_use){0, own->data, plain}));
     b->in = own;
     WEIR_TRY(b->stage->node->layer->bind(b->stage->node->self, b));
-    return in->grad ? put_reorder(b, WEIR_BACK_DATA, &(weir_use){0, own->grad, plain}, &(weir_use){0, in->grad, in->layout}) : WEIR_OK;
+    return in->grad ? put_reorder(b, WEIR_BACK_DATA, &(weir_use){0, own->grad, plain}, &(weir_use){0, in->grad, in->layout})
+                    : WEIR_OK;
 }
 
 static weir_err bind_layer(weir_bind *b)
@@ -277,7 +278,8 @@ static weir_err bind_node(weir_plan *p, int i)
     const weir_node *n = &e->graph->node[i];
     weir_param param[WEIR_LAYER_WEIGHTS];
     weir_act *in = i ? &p->stage[i - 1].out : &p->input;
-    weir_bind b = {.plan = p, .stage = s, .dnn = e->dnn, .arena = e->arena, .run = &e->run, .in = in, .out = &s->out, .param = param};
+    weir_bind b = {
+        .plan = p, .stage = s, .dnn = e->dnn, .arena = e->arena, .run = &e->run, .in = in, .out = &s->out, .param = param};
 
     s->index = i;
     s->node = n;

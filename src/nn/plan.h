@@ -1,4 +1,5 @@
-/* plan.h - the steps and the memory of one batch size. All plans of a model share one block of memory, as only one runs at a time. */
+/* plan.h - the steps and the memory of one batch size. All plans of a model share one block of memory, as only one runs at a
+ * time. */
 #ifndef WEIR_NN_PLAN_H
 #define WEIR_NN_PLAN_H
 #include "nn/graph.h"

@@ -1,8 +1,9 @@
-/* relu.c - max(x, 0). In place where nobody needs the input any more; behind a layer that can do it on the way, only its backward is
- * left to do. Backward looks at the output, so it never needs the input. */
+/* relu.c - max(x, 0). In place where nobody needs the input any more; behind a layer that can do it on the way, only its backward
+ * is left to do. Backward looks at the output, so it never needs the input. */
 #include "nn/layer.h"
 
-static weir_err shape(void *self, const weir_model_input *input, const weir_shape *in, weir_shape *out, weir_weights *w, int *weights)
+static weir_err shape(void *self, const weir_model_input *input, const weir_shape *in, weir_shape *out, weir_weights *w,
+                      int *weights)
 {
     (void)self, (void)input, (void)w;
     *out = *in;
@@ -37,7 +38,8 @@ static weir_err bind(void *self, const weir_bind *b)
     }
     if (!in->grad)
         return WEIR_OK;
-    weir_use use[] = {{WEIR_ARG_DST, out->data, out->layout}, {WEIR_ARG_DIFF_DST, out->grad, out->layout},
+    weir_use use[] = {{WEIR_ARG_DST, out->data, out->layout},
+                      {WEIR_ARG_DIFF_DST, out->grad, out->layout},
                       {WEIR_ARG_DIFF_SRC, in->grad, in->layout}};
     WEIR_TRY(weir_dnn_relu(b->dnn, WEIR_DO_BACK_DATA, in->layout, forward, &back));
     return weir_bind_op(b, WEIR_BACK_DATA, back, use, 3);

@@ -9,7 +9,8 @@ typedef struct bound {
     int64_t n, classes;
 } bound;
 
-static weir_err shape(void *self, const weir_model_input *input, const weir_shape *in, weir_shape *out, weir_weights *w, int *weights)
+static weir_err shape(void *self, const weir_model_input *input, const weir_shape *in, weir_shape *out, weir_weights *w,
+                      int *weights)
 {
     (void)self, (void)w;
     if (input->kind != WEIR_SCORE_CLASSES)
@@ -57,8 +58,8 @@ static weir_err forward(void *arg)
         int32_t label = b->run->batch.label[i];
         bool hit;
         if (label < 0 || label >= b->classes)
-            return weir_fail(WEIR_INVALID, "sample %lld of the batch has the label %d, and the model has %lld classes", (long long)i,
-                             label, (long long)b->classes);
+            return weir_fail(WEIR_INVALID, "sample %lld of the batch has the label %d, and the model has %lld classes",
+                             (long long)i, label, (long long)b->classes);
         loss += score_row(x + i * b->classes, b->classes, label, prob ? prob + i * b->classes : NULL, &hit);
         right += hit;
     }

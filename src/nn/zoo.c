@@ -14,8 +14,10 @@ enum { MAX_MODELS = 256 };
 static const struct place {
     bool beside; /* counted from the program's folder */
     const char *path;
-} places[] = {
-    {true, "../../models"}, {true, "../share/weir/models"}, {false, WEIR_SOURCE_DIR "/models"}, {false, WEIR_SHARE_DIR "/models"}};
+} places[] = {{true, "../../models"},
+              {true, "../share/weir/models"},
+              {false, WEIR_SOURCE_DIR "/models"},
+              {false, WEIR_SHARE_DIR "/models"}};
 enum { PLACES = sizeof places / sizeof *places };
 
 /* The folder of a place; false: it has none. */
@@ -43,7 +45,8 @@ static void add_folder(const char *path, char **name, int *names)
 
     for (struct dirent *e; d && *names < MAX_MODELS && (e = readdir(d));) {
         size_t len = strlen(e->d_name);
-        if (len > 4 && e->d_name[0] != '.' && !strcmp(e->d_name + len - 4, ".net") && (name[*names] = strndup(e->d_name, len - 4)))
+        if (len > 4 && e->d_name[0] != '.' && !strcmp(e->d_name + len - 4, ".net") &&
+            (name[*names] = strndup(e->d_name, len - 4)))
             ++*names;
     }
     if (d)

@@ -5,7 +5,7 @@
 #include "core/err.h"
 
 typedef struct weir_zoo_spec {
-    char *name;  /* without folder and ending */
+    char *name; /* without folder and ending */
     char *path;
     char *sizes; /* what stood behind the ':'; NULL: nothing */
 } weir_zoo_spec;
