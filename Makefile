@@ -42,18 +42,18 @@ $(B)/obj/core/vec_avx2.o: CFLAGS += -mavx2
 $(B)/obj/core/vec_avx512.o: CFLAGS += -mavx512f -mavx512dq -mavx512bw -mavx512vl -mprefer-vector-width=512
 $(B)/obj/%.o: src/%.c
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) -c $< -o $@
+	@echo "  cc $<"; $(CC) $(CFLAGS) -c $< -o $@
 $(B)/libweir.a: $(LIB_OBJ)
 	@rm -f $@
-	ar rcs $@ $^
+	@ar rcs $@ $^
 $(B)/weir: $(CLI_OBJ) $(B)/libweir.a
-	$(CC) $(CFLAGS) $(CLI_OBJ) $(B)/libweir.a -o $@ $(LIBS)
+	@echo "  ld $@"; $(CC) $(CFLAGS) $(CLI_OBJ) $(B)/libweir.a -o $@ $(LIBS)
 
 $(B)/tests/%.o: tests/%.c
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) -Itests -c $< -o $@
+	@echo "  cc $<"; $(CC) $(CFLAGS) -Itests -c $< -o $@
 $(B)/tests/%: $(B)/tests/%.o $(HELP_OBJ) $(B)/libweir.a
-	$(CC) $(CFLAGS) $< $(HELP_OBJ) $(B)/libweir.a -o $@ -lcmocka $(LIBS)
+	@echo "  ld $@"; $(CC) $(CFLAGS) $< $(HELP_OBJ) $(B)/libweir.a -o $@ -lcmocka $(LIBS)
 tests: $(B)/weir $(TESTS)
 
 test: deps-dev
@@ -76,7 +76,7 @@ fuzz: deps-dev
 	@tests/fuzz/run $(SECONDS_EACH)
 fuzzers: $(FUZZERS)
 build/fuzz/%: tests/fuzz/%.c build/fuzz/libweir.a
-	$(CC) $(CFLAGS) -fsanitize=fuzzer,address,undefined $< build/fuzz/libweir.a -o $@ $(LIBS)
+	@echo "  ld $@"; $(CC) $(CFLAGS) -fsanitize=fuzzer,address,undefined $< build/fuzz/libweir.a -o $@ $(LIBS)
 
 bench: all
 	@bench/run $(B)/weir
