@@ -12,6 +12,8 @@ ONEDNN := $(wildcard .deps/onednn)
 DNN_CFLAGS := $(if $(ONEDNN),-isystem $(CURDIR)/.deps/onednn/include)
 DNN_LIBS := $(if $(ONEDNN),-L$(CURDIR)/.deps/onednn/lib -Wl$(comma)-rpath$(comma)$(CURDIR)/.deps/onednn/lib) -ldnnl
 
+# oneDNN brings GNU's OpenMP: clang must not bring another one
+
 OPT_release := -O2 -g
 OPT_asan := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=undefined
 OPT_tsan := -O1 -g -fsanitize=thread

@@ -131,6 +131,7 @@ static void the_log_obeys_level_and_parts(void **state)
     weir_log_name("rank 2");
     weir_log(WEIR_LOG_INFO, "net", "shown %d", 1);
     weir_log(WEIR_LOG_INFO, "co", "hidden");
+    weir_log(WEIR_LOG_INFO, "et", "hidden");
     weir_log(WEIR_LOG_INFO, "coll", "hidden");
     weir_log(WEIR_LOG_TRACE, "net", "hidden");
     weir_log(WEIR_LOG_WARN, "coll", "careful");
@@ -464,21 +465,23 @@ static void the_check_finds_bad_tables(void **state)
 /* ---- state ---- */
 
 static char last_name[300];
-static weir_err note_floats(weir_io *io, const char *name, float *x, size_t n, weir_keep keep)
+static size_t last_at, last_whole;
+static weir_err note_range(weir_io *io, const char *name, float *x, size_t at, size_t n, size_t whole, weir_keep keep)
 {
     (void)io, (void)x, (void)n, (void)keep;
     snprintf(last_name, sizeof last_name, "%s", name);
+    last_at = at, last_whole = whole;
     return WEIR_OK;
 }
 static weir_err note_u64(weir_io *io, const char *name, uint64_t *x, size_t n, weir_keep keep)
 {
     (void)x;
-    return note_floats(io, name, NULL, n, keep);
+    return note_range(io, name, NULL, 0, n, n, keep);
 }
 
 static void state_names_grow_and_shrink(void **state)
 {
-    weir_io io = {.floats = note_floats, .u64 = note_u64};
+    weir_io io = {.range = note_range, .u64 = note_u64};
     char part[150];
     uint64_t u = 0;
     float x = 0;
@@ -487,6 +490,10 @@ static void state_names_grow_and_shrink(void **state)
     (void)state;
     assert_int_equal(weir_io_floats(&io, "momentum", &x, 1, WEIR_KEEP_SAME), WEIR_OK);
     assert_string_equal(last_name, "optim.conv1.weight.momentum");
+    assert_int_equal(weir_io_range(&io, "half", &x, 9, 1, 10, WEIR_KEEP_SAME), WEIR_OK);
+    assert_true(last_at == 9 && last_whole == 10);
+    check_fails(weir_io_range(&io, "half", &x, 10, 1, 10, WEIR_KEEP_SAME), WEIR_FAILED, "conv1.weight.half");
+    check_fails(weir_io_range(&io, "half", &x, 2, SIZE_MAX - 1, 10, WEIR_KEEP_SAME), WEIR_FAILED, "do not fit");
     weir_io_out(&io, b);
     assert_int_equal(weir_io_u64(&io, "steps", &u, WEIR_KEEP_SAME), WEIR_OK);
     assert_string_equal(last_name, "optim.steps");

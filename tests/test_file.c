@@ -189,6 +189,30 @@ static void without_tmpfile_the_name_is_hidden_and_goes(void **state)
     unlink(in_dir("new"));
 }
 
+/* where checkpoints begin: the directory of the name comes into being only when the content is whole */
+static void the_directory_may_be_made_later(void **state)
+{
+    weir_file *f;
+
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        fault.no_tmpfile = i % 2;
+        assert_int_equal(weir_file_create_in(dir, in_dir("later/file"), &f), WEIR_OK);
+        assert_int_equal(weir_file_write(f, "abc", 3), WEIR_OK);
+        assert_int_equal(weir_file_sync(f), WEIR_OK);
+        if (i >= 2) {
+            check_fails(weir_file_commit(f), WEIR_DISK, "later/file: cannot be put in place: No such file");
+        } else {
+            assert_int_equal(weir_dir_make(in_dir("later")), WEIR_OK);
+            assert_int_equal(weir_file_commit(f), WEIR_OK);
+            check_content("later/file", "abc", 3);
+            assert_int_equal(weir_tree_remove(in_dir("later")), WEIR_OK);
+        }
+        assert_int_equal(entries(), 0);
+    }
+    fault.no_tmpfile = false;
+}
+
 static void commit_replaces_and_leaves_no_other_name(void **state)
 {
     struct stat st;
@@ -491,6 +515,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_is_there_until_commit),
         cmocka_unit_test(without_tmpfile_the_name_is_hidden_and_goes),
+        cmocka_unit_test(the_directory_may_be_made_later),
         cmocka_unit_test(commit_replaces_and_leaves_no_other_name),
         cmocka_unit_test(many_small_and_few_large_writes_keep_their_order),
         cmocka_unit_test(short_and_interrupted_writes_go_on),

@@ -76,7 +76,7 @@ static void below_is_in_range_and_even(void **state)
 {
     enum { N = 7, DRAWS = 70000 };
     weir_rng r = weir_rng_at(2, WEIR_RNG_TEST, 0, 0);
-    int count[N] = {0};
+    int count[N] = {0}, low = 0;
     double chi = 0;
 
     (void)state;
@@ -88,10 +88,12 @@ static void below_is_in_range_and_even(void **state)
     for (int i = 0; i < N; i++)
         chi += (count[i] - DRAWS / N) * (double)(count[i] - DRAWS / N) / (DRAWS / N);
     assert_true(chi < 30); /* 6 degrees of freedom: one seed in 25000 is worse */
-    for (int i = 0; i < 100; i++) {
-        assert_int_equal(weir_rng_below(&r, 1), 0);
-        assert_true(weir_rng_below(&r, (1ull << 63) + 1) <= 1ull << 63); /* half of all draws are refused */
-    }
+    /* of 2^64 draws a quarter must be refused, or the lowest third gets half of all */
+    for (int i = 0; i < 9000; i++)
+        low += weir_rng_below(&r, 3ull << 62) < 1ull << 62;
+    assert_true(abs(low - 3000) < 5 * 45);
+    assert_int_equal(weir_rng_below(&r, 1), 0);
+    assert_true(weir_rng_below(&r, (1ull << 63) + 1) <= 1ull << 63);
 }
 
 static void unit_and_normal_have_their_moments(void **state)
