@@ -95,6 +95,27 @@ static void finds_without_latest(void **state)
     assert_int_equal(found(out), 10);
 }
 
+/* A file that cannot be opened now is no damage: to go on from an older one would lose work. */
+static void no_descriptor_is_no_damage(void **state)
+{
+    struct rlimit old, now;
+    char path[WEIR_CKPT_PATH];
+    int free_fd = dup(0);
+    weir_err err;
+
+    (void)state;
+    assert_int_equal(save(out, 1), WEIR_OK);
+    assert_int_equal(save(out, 2), WEIR_OK);
+    assert_int_equal(close(free_fd), 0);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
+    now = (struct rlimit){(rlim_t)free_fd + 1, old.rlim_max}; /* enough for one of the two files */
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &now), 0);
+    err = weir_ckpt_find(out, path);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &old), 0);
+    assert_int_equal(err, WEIR_FAILED);
+    assert_non_null(strstr(weir_why_text(), "step-2/state.safetensors"));
+}
+
 /* ---- full disks ---- */
 
 /* Saving step 2 fails or not; either way nothing is half done. Gives the line of what is wrong. */
