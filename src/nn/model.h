@@ -42,6 +42,8 @@ typedef struct weir_model weir_model;
  * (WEIR_USAGE). room: the largest batch that will come. */
 weir_err weir_model_open(const char *spec, const weir_model_input *, int room, weir_arena *, weir_model **);
 void weir_model_close(weir_model *); /* NULL is allowed; its arena is freed later */
+/* The names of the models there are: "lenet, mlp". */
+void weir_model_list(char *text, size_t room);
 const char *weir_model_name(const weir_model *);
 const weir_tensor *weir_model_tensors(const weir_model *, int *count); /* in the order of the flat vector */
 size_t weir_model_params(const weir_model *);
@@ -55,7 +57,7 @@ void weir_model_refresh(weir_model *);
 /* Makes ready for batches of n samples: afterwards a step of that size allocates nothing. Done at the first use if not before. */
 weir_err weir_model_prepare(weir_model *, int n);
 
-/* Forward and loss: adds to *score. training: keeps what backward needs, applies dropout keyed by (seed, step, first + i). */
+/* Forward and loss: adds to *score. The batch must stay where it is until backward has run (training). training: keeps what backward needs, applies dropout keyed by (seed, step, first + i). */
 typedef struct weir_pass { bool training; uint64_t seed, step, first; } weir_pass;
 weir_err weir_model_forward(weir_model *, const weir_model_batch *, const weir_pass *, weir_score *score);
 /* Gradients of (sum of the losses of the last forward) * scale, written to the gradient vector, or added if `add`. `ready(arg, k)` is
@@ -65,8 +67,9 @@ weir_err weir_model_backward(weir_model *, float scale, bool add, void (*ready)(
 /* The step was committed: carried state and running statistics change now, not before. */
 void weir_model_commit(weir_model *);
 weir_err weir_model_state(weir_model *, weir_io *); /* what is not in the parameters. */
-/* Name of the first layer whose output of the last forward is not finite, or NULL: for the message when a loss is not a number. */
+/* Name of the first layer whose output of the last forward is not finite, or NULL: for the message when a loss is not a number.
+ * Runs that forward again: batch and parameters must still be there, and backward is no longer possible. */
 const char *weir_model_blame(weir_model *);
-/* Threads that the kernels of this thread use. */
+/* Threads that the kernels of this thread use. Before weir_model_prepare: kernels are compiled for a number of threads. */
 void weir_model_threads(int threads);
 #endif

@@ -137,8 +137,8 @@ static weir_err steps(session *s, weir_trainer *t)
     uint64_t eval_every, save_every, evaluated = UINT64_MAX, saved = t->step;
     weir_step_report report;
 
-    WEIR_TRY(weir_settings_span("eval-every", s->set->eval_every, t->epoch_steps, &eval_every));
-    WEIR_TRY(weir_settings_span("save-every", s->set->save_every, t->epoch_steps, &save_every));
+    WEIR_TRY(weir_steps_read("--eval-every", s->set->eval_every, t->epoch_steps, &eval_every));
+    WEIR_TRY(weir_steps_read("--save-every", s->set->save_every, t->epoch_steps, &save_every));
     while (t->step < t->steps && !t->stopped) {
         WEIR_TRY(weir_trainer_step(t, &report));
         weir_tally_step(&s->tally, &report);
