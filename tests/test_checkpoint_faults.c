@@ -272,8 +272,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(every_damage_is_seen), CASE(files_of_two_saves_are_no_pair),
-        CASE(finds_without_latest), CASE(files_too_large),
-        CASE(disk_is_full),         CASE(killed_while_saving),
+        CASE(finds_without_latest), CASE(no_descriptor_is_no_damage),
+        CASE(files_too_large),      CASE(disk_is_full),
+        CASE(killed_while_saving),
     };
 
     return cmocka_run_group_tests(tests, quiet, NULL);
