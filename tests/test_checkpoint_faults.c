@@ -245,6 +245,7 @@ static void check_names(bool settled)
 static void killed_while_saving(void **state)
 {
     weir_rng rng = weir_rng_at((uint64_t)getpid(), WEIR_RNG_TEST, 0, 0);
+    char path[WEIR_CKPT_PATH];
     long step = 1;
 
     (void)state;
@@ -259,6 +260,7 @@ static void killed_while_saving(void **state)
         assert_int_equal(waitpid(child, &code, 0), child);
         assert_true(WIFSIGNALED(code));
         check_names(false);
+        assert_int_equal(weir_ckpt_find(in_out("latest"), path), WEIR_OK); /* it never names one that is not whole */
         assert_true(found(out) >= step);
         step = found(out);
     }
