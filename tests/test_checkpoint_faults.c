@@ -95,6 +95,27 @@ static void finds_without_latest(void **state)
     assert_int_equal(found(out), 10);
 }
 
+/* A file that cannot be opened now is no damage: to go on from an older one would lose work. */
+static void no_descriptor_is_no_damage(void **state)
+{
+    struct rlimit old, now;
+    char path[WEIR_CKPT_PATH];
+    int free_fd = dup(0);
+    weir_err err;
+
+    (void)state;
+    assert_int_equal(save(out, 1), WEIR_OK);
+    assert_int_equal(save(out, 2), WEIR_OK);
+    assert_int_equal(close(free_fd), 0);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
+    now = (struct rlimit){(rlim_t)free_fd + 1, old.rlim_max}; /* enough for one of the two files */
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &now), 0);
+    err = weir_ckpt_find(out, path);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &old), 0);
+    assert_int_equal(err, WEIR_FAILED);
+    assert_non_null(strstr(weir_why_text(), "step-2/state.safetensors"));
+}
+
 /* ---- full disks ---- */
 
 /* Saving step 2 fails or not; either way nothing is half done. Gives the line of what is wrong. */
@@ -224,6 +245,7 @@ static void check_names(bool settled)
 static void killed_while_saving(void **state)
 {
     weir_rng rng = weir_rng_at((uint64_t)getpid(), WEIR_RNG_TEST, 0, 0);
+    char path[WEIR_CKPT_PATH];
     long step = 1;
 
     (void)state;
@@ -238,6 +260,7 @@ static void killed_while_saving(void **state)
         assert_int_equal(waitpid(child, &code, 0), child);
         assert_true(WIFSIGNALED(code));
         check_names(false);
+        assert_int_equal(weir_ckpt_find(in_out("latest"), path), WEIR_OK); /* it never names one that is not whole */
         assert_true(found(out) >= step);
         step = found(out);
     }
@@ -251,8 +274,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(every_damage_is_seen), CASE(files_of_two_saves_are_no_pair),
-        CASE(finds_without_latest), CASE(files_too_large),
-        CASE(disk_is_full),         CASE(killed_while_saving),
+        CASE(finds_without_latest), CASE(no_descriptor_is_no_damage),
+        CASE(files_too_large),      CASE(disk_is_full),
+        CASE(killed_while_saving),
     };
 
     return cmocka_run_group_tests(tests, quiet, NULL);
