@@ -312,7 +312,8 @@ static void synth_can_be_learnt(void **unused)
 
 static void synth_shapes(void **unused)
 {
-    static const char *const bad[] = {"28x28", "0x1x1", "1x2x", "1x2x3x4", "x", "ax2x3", "1x-2x3", "1x 2x3", "99999999999", "99999x99999x9", ""};
+    static const char *const bad[] = {"28x28", "0x1x1", "1x2x", "1x2x3x4", "x", "ax2x3", "1x-2x3", "1x 2x3",
+                                      "99999999999", "99999x99999x9", ""};
     weir_data_use use = open_data("synth:shape=784,classes=2,count=7,test=3");
     char spec[100];
     (void)unused;

@@ -67,15 +67,16 @@ static weir_err allocate(weir_loader *l, weir_rt *rt, int batches)
     return WEIR_OK;
 }
 
-weir_err weir_loader_open(weir_rt *rt, const weir_data_use *data, const weir_plan *plan, uint64_t from, int ahead, weir_loader **loader)
+weir_err weir_loader_open(weir_rt *rt, const weir_data_use *data, const weir_plan *plan, uint64_t from, int ahead,
+                          weir_loader **loader)
 {
     weir_loader *l;
     weir_err err;
 
     WEIR_TRY(weir_plan_check(plan));
     if (plan->count > data->facts.count[WEIR_TRAIN] || ahead < 1 || ahead > 1024)
-        return weir_fail(WEIR_FAILED, "a loader of %llu samples, %d batches ahead, does not fit data of %llu", (unsigned long long)plan->count,
-                         ahead, (unsigned long long)data->facts.count[WEIR_TRAIN]);
+        return weir_fail(WEIR_FAILED, "a loader of %llu samples, %d batches ahead, does not fit data of %llu",
+                         (unsigned long long)plan->count, ahead, (unsigned long long)data->facts.count[WEIR_TRAIN]);
     if (!(l = calloc(1, sizeof *l)))
         return weir_fail_nomem(sizeof *l);
     *l = (weir_loader){.data = data, .plan = *plan, .from = from, .arena = weir_arena_new()};

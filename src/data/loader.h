@@ -24,7 +24,7 @@ uint64_t weir_plan_index(const weir_plan *, uint64_t step, uint64_t place);
 typedef struct weir_loader weir_loader;
 /* Batches from step `from` on. Keeps `ahead` of them ready. The data stays open longer than the loader. */
 weir_err weir_loader_open(weir_rt *, const weir_data_use *, const weir_plan *, uint64_t from, int ahead, weir_loader **);
-/* The next micro-batch, in order; n may be 0. Valid until the next call. An error of the data's comes in its place, and again ever after. */
+/* The next micro-batch, in order; n may be 0. Valid until the next call. An error of the data's comes in its place, and stays. */
 weir_err weir_loader_next(weir_loader *, const weir_batch **);
 void weir_loader_close(weir_loader *); /* NULL is allowed */
 #endif

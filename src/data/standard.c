@@ -20,19 +20,16 @@ static void fit_bytes(weir_standard *s, const weir_array *a)
 static void fit_numbers(weir_standard *s, const weir_array *a)
 {
     uint64_t n = a->dim[0] * a->width;
-    double sum = 0, squares = 0, first = weir_array_number(a, 0);
-    bool equal = true;
+    double sum = 0, squares = 0;
 
-    for (uint64_t i = 0; i < n; i++) {
+    for (uint64_t i = 0; i < n; i++)
         sum += weir_array_number(a, i);
-        equal = equal && weir_array_number(a, i) == first;
-    }
     s->mean = sum / (double)n;
     for (uint64_t i = 0; i < n; i++) {
         double d = weir_array_number(a, i) - s->mean;
         squares += d * d;
     }
-    s->deviation = equal ? 0 : sqrt(squares / (double)n); /* rounding of the mean is no deviation */
+    s->deviation = sqrt(squares / (double)n);
 }
 
 void weir_standard_fit(weir_standard *s, const weir_array *a)

@@ -1,4 +1,4 @@
-/* synth.c - pictures made up from random numbers, of any shape: each class has a picture of its own, and a sample is that picture under noise.
+/* synth.c - pictures made up from random numbers, of any shape: each class has a picture of its own, a sample is it under noise.
  * A pure function of (seed, part, index), without tables: the same on every worker, of any size, and quick to make. */
 #include "data/data.h"
 #include <math.h>
@@ -33,7 +33,8 @@ static weir_err parse_shape(synth *s, weir_data_facts *facts)
         if (*end != 'x')
             break;
     }
-    return weir_fail(WEIR_USAGE, "data synth: shape=%.200s: channels x height x width as in 3x32x32, or one number, was expected", s->shape);
+    return weir_fail(WEIR_USAGE, "data synth: shape=%.200s: channels x height x width as in 3x32x32, or one number, was expected",
+                     s->shape);
 }
 
 static weir_err open_synth(void *self, weir_arena *a, weir_data_facts *facts)

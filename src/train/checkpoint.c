@@ -156,7 +156,8 @@ weir_err weir_ckpt_save(weir_rt *rt, const char *out, int keep, const weir_ckpt_
     err = save(&s, info, body);
     weir_arena_free(s.arena);
     WEIR_TRY(err);
-    WEIR_TRY(weir_ckpt_prune(out, info->step, keep));
+    if (weir_ckpt_prune(out, info->step, keep)) /* what was asked for is saved all the same */
+        weir_log(WEIR_LOG_WARN, "checkpoint", "old checkpoints stay: %s", weir_why_text());
     memcpy(saved->path, s.path, sizeof s.path);
     saved->bytes = s.bytes;
     saved->seconds = weir_now(rt) - begin;

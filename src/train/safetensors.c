@@ -280,10 +280,10 @@ static weir_err parse_file(weir_st *st)
 
     /* not to wait for the writer of a pipe that somebody put there */
     st->fd = open(st->what, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (st->fd < 0 && errno == ENOENT)
+    if (st->fd < 0 && (errno == ENOENT || errno == ENOTDIR))
         return weir_fail(WEIR_DAMAGED, "%s is missing", st->what);
-    if (st->fd < 0 || fstat(st->fd, &s))
-        return weir_fail(WEIR_DAMAGED, "%s cannot be opened: %s", st->what, strerror(errno));
+    if (st->fd < 0 || fstat(st->fd, &s)) /* the file may be good: permissions, descriptors, memory */
+        return weir_fail(WEIR_FAILED, "%s cannot be opened: %s", st->what, strerror(errno));
     if (!S_ISREG(s.st_mode))
         return weir_fail(WEIR_DAMAGED, "%s is not a regular file", st->what);
     if (s.st_size < 8)

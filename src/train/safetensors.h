@@ -51,7 +51,8 @@ weir_err weir_st_write(const weir_st_list *, weir_file *);
 /* ---- reading ---- */
 
 typedef struct weir_st weir_st;
-/* Opens a file and checks its whole header: offsets, shapes, no hole, no overlap, nothing behind the end. */
+/* Opens a file and checks its whole header: offsets, shapes, no hole, no overlap, nothing behind the end. One that is there but
+ * may not be opened is WEIR_FAILED. */
 weir_err weir_st_open(const char *path, weir_st **);
 /* The same of a file of `whole` bytes of which the first `have` are in memory; the header must be among them. Nothing can be read
  * from it afterwards. */

@@ -1,7 +1,6 @@
 /* settings.c - the table of options and the two ways to fill it. */
 #include "train/settings.h"
 #include "core/file.h"
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -166,19 +165,5 @@ weir_err weir_settings_check(const weir_settings *s)
         return weir_fail(WEIR_USAGE, "how long? --epochs N or --steps N");
     if (s->epochs && s->steps)
         return weir_fail(WEIR_USAGE, "--epochs and --steps both say how long: give one");
-    return WEIR_OK;
-}
-
-weir_err weir_settings_span(const char *key, const char *text, uint64_t epoch_steps, uint64_t *steps)
-{
-    char *end;
-    long long n;
-
-    errno = 0;
-    n = strtoll(text, &end, 10);
-    bool epochs = end != text && *end == 'e' && !end[1];
-    if (end == text || (*end && !epochs) || errno || n < 0 || n > 1000000000000)
-        return weir_fail(WEIR_USAGE, "--%s %s: a number of steps, or 1e for every epoch, was expected", key, text);
-    *steps = (uint64_t)n * (epochs ? epoch_steps : 1);
     return WEIR_OK;
 }

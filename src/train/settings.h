@@ -29,6 +29,4 @@ char *weir_settings_text(const weir_settings *);
 bool weir_settings_given(const weir_settings *, const char *key);
 /* What must hold before anything is opened: how long, batch >= 1 ... */
 weir_err weir_settings_check(const weir_settings *);
-/* "100" steps or "2e" epochs, in steps; "" is 0. */
-weir_err weir_settings_span(const char *key, const char *text, uint64_t epoch_steps, uint64_t *steps);
 #endif

@@ -56,10 +56,10 @@ static weir_err open_out(session *s)
     if (!text)
         return weir_fail_nomem(0);
     weir_err err = weir_file_create(path, &f);
-    if (!err && !(err = weir_file_write(f, text, strlen(text))))
-        err = weir_file_commit(f);
-    else if (!err)
+    if (!err && (err = weir_file_write(f, text, strlen(text))))
         weir_file_drop(f);
+    else if (!err)
+        err = weir_file_commit(f);
     free(text);
     return err;
 }
@@ -101,6 +101,21 @@ static weir_err save(session *s, weir_trainer *t)
     return err ? err : weir_report_checkpoint(s->journal, t->step, saved.path, saved.bytes, saved.seconds);
 }
 
+/* Ranks that read different disks may find different checkpoints. */
+static weir_err agree(weir_trainer *t)
+{
+    uint64_t *step = WEIR_NEW(t->arena, uint64_t, t->all.size);
+
+    if (!step)
+        return weir_fail_nomem(0);
+    WEIR_TRY(weir_trainer_gather(t, t->step, step));
+    for (int i = 1; i < t->all.size; i++)
+        if (step[i] != step[0])
+            return weir_fail(WEIR_MISFIT, "rank 0 resumes from step %llu, rank %d from step %llu: do all ranks see the same directory?",
+                             (unsigned long long)step[0], i, (unsigned long long)step[i]);
+    return WEIR_OK;
+}
+
 static weir_err resume(session *s, weir_trainer *t)
 {
     char path[WEIR_CKPT_PATH];
@@ -113,6 +128,7 @@ static weir_err resume(session *s, weir_trainer *t)
     WEIR_TRY(weir_ckpt_load(path, t->all.size, &what, &left));
     if (left)
         weir_log(WEIR_LOG_WARN, "train", "%s: %zu fields of the saved state are not used by these settings", path, left);
+    WEIR_TRY(agree(t));
     weir_journal_say(s->journal, "resumed from %s, step %llu", path, (unsigned long long)t->step);
     return WEIR_OK;
 }
@@ -137,8 +153,8 @@ static weir_err steps(session *s, weir_trainer *t)
     uint64_t eval_every, save_every, evaluated = UINT64_MAX, saved = t->step;
     weir_step_report report;
 
-    WEIR_TRY(weir_settings_span("eval-every", s->set->eval_every, t->epoch_steps, &eval_every));
-    WEIR_TRY(weir_settings_span("save-every", s->set->save_every, t->epoch_steps, &save_every));
+    WEIR_TRY(weir_steps_read("--eval-every", s->set->eval_every, t->epoch_steps, &eval_every));
+    WEIR_TRY(weir_steps_read("--save-every", s->set->save_every, t->epoch_steps, &save_every));
     while (t->step < t->steps && !t->stopped) {
         WEIR_TRY(weir_trainer_step(t, &report));
         weir_tally_step(&s->tally, &report);
