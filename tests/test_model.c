@@ -465,6 +465,24 @@ static void unknown_models_are_refused(void **state)
     weir_arena_free(arena);
 }
 
+static void models_say_what_they_are(void **state)
+{
+    char data[64], *text = NULL;
+    size_t n;
+    FILE *f = open_memstream(&text, &n);
+
+    (void)state;
+    assert_true(weir_model_list(f));
+    fclose(f);
+    assert_non_null(strstr(text, "\n  lenet        LeNet-5"));
+    assert_non_null(strstr(text, "\n      hidden=1024\n"));
+    free(text);
+    ok(weir_model_bench_data("mlp:hidden=3", data, sizeof data));
+    assert_string_equal(data, "synth:shape=1x28x28,classes=10");
+    assert_int_equal(weir_model_bench_data("mlp:hidden=3", data, 10), WEIR_INVALID);
+    assert_int_equal(weir_model_bench_data("nobody", data, sizeof data), WEIR_USAGE);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -474,7 +492,7 @@ int main(void)
         cmocka_unit_test(evaluation_scores_alike), cmocka_unit_test(steps_allocate_nothing),
         cmocka_unit_test(vector_is_in_order),      cmocka_unit_test(initial_weights_are_named),
         cmocka_unit_test(bad_batches_are_refused), cmocka_unit_test(unknown_models_are_refused),
-        cmocka_unit_test(bad_numbers_are_blamed),
+        cmocka_unit_test(bad_numbers_are_blamed),    cmocka_unit_test(models_say_what_they_are),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -167,6 +167,8 @@ static const struct {
     {"repeat 2\nsize a 1\nend\n", "m.net:2:1: ", "inside a repeat"},
     {"repeat 2\nrelu\n", "m.net:1:1: ", "no end"},
     {"end\n", "m.net:1:1: ", "no repeat"},
+    {"bench a\nbench b\n", "m.net:2:1: ", "bench DATA"},
+    {"bench\n", "m.net:1:1: ", "bench DATA"},
     {"repeat\nend\n", "m.net:1:1: ", "repeat N"},
     {"repeat 0-1\nend\n", "m.net:1:8: ", "less than 0"},
     {"repeat 2\nrelu\nend 3\n", "m.net:3:5: ", "behind end"},

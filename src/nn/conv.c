@@ -60,7 +60,7 @@ static weir_err bind_back(const weir_bind *b, const weir_conv_desc *s, const wei
     return weir_bind_op(b, WEIR_BACK_DATA, op, to_data, 3);
 }
 
-static weir_err bind(void *self, const weir_bind *b)
+static weir_err bind_conv(void *self, const weir_bind *b)
 {
     const conv *c = self;
     const weir_param *w = b->param;
@@ -81,5 +81,5 @@ const weir_layer weir_layer_conv = {
     .plug = {"conv", "2-D convolution", sizeof(conv), options},
     .does_relu = true,
     .shape = shape,
-    .bind = bind,
+    .bind = bind_conv,
 };

@@ -60,7 +60,7 @@ static weir_err bind_back(const weir_bind *b, const weir_dense_desc *s, const we
     return weir_bind_op(b, WEIR_BACK_DATA, op, to_data, 3);
 }
 
-static weir_err bind(void *self, const weir_bind *b)
+static weir_err bind_dense(void *self, const weir_bind *b)
 {
     const dense *d = self;
     const weir_param *w = b->param;
@@ -87,5 +87,5 @@ const weir_layer weir_layer_dense = {
     .plain = true,
     .does_relu = true,
     .shape = shape,
-    .bind = bind,
+    .bind = bind_dense,
 };

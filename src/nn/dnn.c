@@ -1,6 +1,8 @@
 /* dnn.c - engine, layouts, memory that moves, and ops. */
-#include "nn/dnn_inside.h"
+#include <oneapi/dnnl/dnnl.h>
 #include <oneapi/dnnl/dnnl_debug.h>
+
+#include "nn/dnn_inside.h"
 
 static const int arg_number[WEIR_ARGS] = {
     [WEIR_ARG_SRC] = DNNL_ARG_SRC,

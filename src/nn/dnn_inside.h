@@ -1,8 +1,7 @@
-/* dnn_inside.h - what dnn.c and dnn_ops.c share; nobody else includes it. */
+/* dnn_inside.h - what dnn.c and dnn_ops.c share; nobody else includes it. They include the library's header first. */
 #ifndef WEIR_NN_DNN_INSIDE_H
 #define WEIR_NN_DNN_INSIDE_H
 #include "nn/dnn.h"
-#include <oneapi/dnnl/dnnl.h>
 
 struct weir_layout {
     const_dnnl_memory_desc_t md;

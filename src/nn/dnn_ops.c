@@ -1,6 +1,8 @@
 /* dnn_ops.c - the primitives that layers are made of. Each: describe, compile; the scratch memory is always ours to place. */
-#include "nn/dnn_inside.h"
+#include <oneapi/dnnl/dnnl.h>
 #include <string.h>
+
+#include "nn/dnn_inside.h"
 
 enum {
     BIT_DST = 1 << WEIR_ARG_DST,

@@ -14,7 +14,7 @@ static weir_err shape(void *self, const weir_model_input *input, const weir_shap
     return WEIR_OK;
 }
 
-static weir_err bind(void *self, const weir_bind *b)
+static weir_err bind_flatten(void *self, const weir_bind *b)
 {
     weir_act *in = b->in, *out = b->out;
 
@@ -29,5 +29,5 @@ const weir_layer weir_layer_flatten = {
     .plug = {"flatten", "a sample as one row", 0, NULL},
     .plain = true,
     .shape = shape,
-    .bind = bind,
+    .bind = bind_flatten,
 };

@@ -47,7 +47,7 @@ typedef struct weir_run {
 
 /* Phases of a layer's steps. All of a layer's weight gradients are final after BACK_WEIGHTS, which runs before BACK_DATA, so that
  * the exchange can begin early. What both need comes first in BACK_WEIGHTS. */
-typedef enum { WEIR_FORWARD, WEIR_BACK_WEIGHTS, WEIR_BACK_DATA, WEIR_PHASES } weir_phase;
+typedef enum { WEIR_FORWARD, WEIR_BACK_WEIGHTS, WEIR_BACK_DATA, WEIR_WHENS } weir_when;
 
 /* What a layer is bound to, for one batch size. */
 typedef struct weir_bind {
@@ -78,9 +78,9 @@ weir_err weir_bind_mem(const weir_bind *, size_t bytes, weir_mem **);
 weir_err weir_bind_out(const weir_bind *, const weir_layout *);
 /* Puts an op into the plan with all its arguments but the scratch memory. Where an argument lies in another layout than the op
  * wants, a reorder is put before or behind it; of parameters a copy is kept and remade only when they have changed. */
-weir_err weir_bind_op(const weir_bind *, weir_phase, weir_op *, const weir_use *, int uses);
+weir_err weir_bind_op(const weir_bind *, weir_when, weir_op *, const weir_use *, int uses);
 /* Puts a loop of the layer's own into the plan, and says which memory it uses (NULL-ended). */
-weir_err weir_bind_loop(const weir_bind *, weir_phase, weir_err (*run)(void *), void *arg, weir_mem *const *used);
+weir_err weir_bind_loop(const weir_bind *, weir_when, weir_err (*run)(void *), void *arg, weir_mem *const *used);
 
 typedef struct weir_layer {
     weir_plug plug;

@@ -35,7 +35,7 @@ static weir_err shape(void *self, const weir_model_input *input, const weir_shap
     return WEIR_OK;
 }
 
-static weir_err bind(void *self, const weir_bind *b)
+static weir_err bind_maxpool(void *self, const weir_bind *b)
 {
     const maxpool *m = self;
     weir_act *in = b->in, *out = b->out;
@@ -62,5 +62,5 @@ static weir_err bind(void *self, const weir_bind *b)
 const weir_layer weir_layer_maxpool = {
     .plug = {"maxpool", "the largest value of each window", sizeof(maxpool), options},
     .shape = shape,
-    .bind = bind,
+    .bind = bind_maxpool,
 };

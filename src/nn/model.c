@@ -1,6 +1,5 @@
 /* model.c - a network, its flat vectors, and plans for the batch sizes that come. */
 #include "nn/model.h"
-#include "core/file.h"
 #include "core/hash.h"
 #include "core/rng.h"
 #include "core/vec.h"
@@ -10,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_FILE = 1 << 20, ALIGN = 16 /* floats */ };
+enum { ALIGN = 16 /* floats */ };
 
 struct weir_model {
     const char *name;
@@ -50,7 +49,7 @@ static weir_err read_graph(const weir_zoo_spec *s, const weir_model_input *in, w
     size_t n;
     weir_err err;
 
-    WEIR_TRY(weir_file_read(s->path, MAX_FILE, &text, &n));
+    WEIR_TRY(weir_zoo_read(s, &text, &n));
     err = weir_graph_read(s->path, text, n, s->sizes, in, true, arena, out);
     free(text);
     return err;

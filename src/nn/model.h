@@ -42,8 +42,10 @@ typedef struct weir_model weir_model;
  * (WEIR_USAGE). room: the largest batch that will come. */
 weir_err weir_model_open(const char *spec, const weir_model_input *, int room, weir_arena *, weir_model **);
 void weir_model_close(weir_model *); /* NULL is allowed; its arena is freed later */
-/* The names of the models there are: "lenet, mlp". */
-void weir_model_list(char *text, size_t room);
+/* The models there are, with their sizes, for `weir list`; false: there are none. */
+bool weir_model_list(FILE *);
+/* The data that a model's file names for benchmarks. */
+weir_err weir_model_bench_data(const char *spec, char *data, size_t room);
 const char *weir_model_name(const weir_model *);
 const weir_tensor *weir_model_tensors(const weir_model *, int *count); /* in the order of the flat vector */
 size_t weir_model_params(const weir_model *);

@@ -285,7 +285,7 @@ static weir_err layer_line(reader *r, const statement *s, const turn *t)
     weir_net_option *option = NULL;
 
     if (!is_word(s->word[0], "_-"))
-        return fail_at(r, s, 0, "a line begins with a kind of layer, size, repeat or end");
+        return fail_at(r, s, 0, "a line begins with a kind of layer, size, repeat, end or bench");
     if (r->file->lines == MAX_LINES)
         return fail_at(r, s, 0, "the model has too many layers");
     *l = (weir_net_line){.kind = s->word[0], .line = s->line, .col = s->col[0], .turn = t->number, .turns = t->numbers};
@@ -295,6 +295,14 @@ static weir_err layer_line(reader *r, const statement *s, const turn *t)
     l->option = option;
     l->options = s->words - 1 - given;
     r->file->lines++;
+    return WEIR_OK;
+}
+
+static weir_err bench_line(reader *r, const statement *s, const turn *t)
+{
+    if (s->words != 2 || t->number || r->file->bench)
+        return fail_at(r, s, 0, "one line, outside of repeats, says what to bench with: bench DATA");
+    r->file->bench = s->word[1];
     return WEIR_OK;
 }
 
@@ -354,6 +362,8 @@ static weir_err walk(reader *r, int from, int to, const turn *t)
             int end = find_end(r, i);
             WEIR_TRY(repeat(r, i, end, t));
             i = end;
+        } else if (!strcmp(s->word[0], "bench")) {
+            WEIR_TRY(bench_line(r, s, t));
         } else if (!strcmp(s->word[0], "end")) {
             return fail_at(r, s, 0, "there is no repeat that this could end");
         } else {

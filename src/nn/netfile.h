@@ -1,6 +1,7 @@
 /* netfile.h - model files as text. A line a layer:
  *
- *   # a comment
+ *   # a comment; the first line's is the model's description
+ *   bench synth:shape=1x28x28     the data that benchmarks use when none is named; optional
  *   size hidden 1024              a size, with its default: changed by NAME:hidden=512
  *   repeat 2                      what follows, up to `end`, so many times; repeats nest
  *   dense block%.up out=4*hidden  kind, name (default: kind and running number), options
@@ -34,6 +35,7 @@ typedef struct weir_net_line {
 
 typedef struct weir_netfile {
     const char *path;
+    const char *bench; /* NULL: no such line */
     weir_net_line *line;
     int lines;
     weir_size *size; /* the first is `classes` */

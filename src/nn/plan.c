@@ -13,14 +13,14 @@ typedef struct weir_copy {
 
 /* ---- time: forward 0, 1, 2 ..., then backward from the last layer, two phases each ---- */
 
-static int when(const weir_bind *b, weir_phase phase)
+static int when(const weir_bind *b, weir_when phase)
 {
     int nodes = b->plan->engine->graph->nodes, back = nodes + 2 * (nodes - 1 - b->stage->index);
 
     return phase == WEIR_FORWARD ? b->stage->index : phase == WEIR_BACK_WEIGHTS ? back : back + 1;
 }
 
-static void touch(const weir_bind *b, weir_phase phase, weir_mem *m)
+static void touch(const weir_bind *b, weir_when phase, weir_mem *m)
 {
     int t = when(b, phase);
 
@@ -30,7 +30,7 @@ static void touch(const weir_bind *b, weir_phase phase, weir_mem *m)
 
 /* ---- what layers call ---- */
 
-static weir_err add_step(const weir_bind *b, weir_phase phase, weir_err (*run)(void *), void *arg)
+static weir_err add_step(const weir_bind *b, weir_when phase, weir_err (*run)(void *), void *arg)
 {
     weir_step *s = WEIR_NEW(b->arena, weir_step, 1);
 
@@ -58,7 +58,7 @@ weir_err weir_bind_out(const weir_bind *b, const weir_layout *layout)
     return b->wants ? weir_bind_mem(b, weir_layout_bytes(layout), &b->out->grad) : WEIR_OK;
 }
 
-weir_err weir_bind_loop(const weir_bind *b, weir_phase phase, weir_err (*run)(void *), void *arg, weir_mem *const *used)
+weir_err weir_bind_loop(const weir_bind *b, weir_when phase, weir_err (*run)(void *), void *arg, weir_mem *const *used)
 {
     for (; *used; used++)
         touch(b, phase, *used);
@@ -66,7 +66,7 @@ weir_err weir_bind_loop(const weir_bind *b, weir_phase phase, weir_err (*run)(vo
 }
 
 /* The end of weir_bind_op: scratch memory, and the step itself. */
-static weir_err put_op(const weir_bind *b, weir_phase phase, weir_op *op)
+static weir_err put_op(const weir_bind *b, weir_when phase, weir_op *op)
 {
     const weir_layout *scratch = weir_op_layout(op, WEIR_ARG_SCRATCH);
     weir_mem *mem;
@@ -80,7 +80,7 @@ static weir_err put_op(const weir_bind *b, weir_phase phase, weir_op *op)
     return add_step(b, phase, weir_op_run, op);
 }
 
-static weir_err put_reorder(const weir_bind *b, weir_phase phase, const weir_use *from, const weir_use *to)
+static weir_err put_reorder(const weir_bind *b, weir_when phase, const weir_use *from, const weir_use *to)
 {
     weir_op *op;
 
@@ -148,7 +148,7 @@ static weir_err find_copy(const weir_bind *b, const weir_use *from, const weir_l
 }
 
 /* Where an op finds or leaves an argument that lies in another layout than it wants. */
-static weir_err stand_in(const weir_bind *b, weir_phase phase, const weir_op *op, const weir_use *use, weir_use *other)
+static weir_err stand_in(const weir_bind *b, weir_when phase, const weir_op *op, const weir_use *use, weir_use *other)
 {
     weir_copy *copy = NULL;
 
@@ -162,7 +162,7 @@ static weir_err stand_in(const weir_bind *b, weir_phase phase, const weir_op *op
     return weir_op_writes(op, use->arg) ? WEIR_OK : put_reorder(b, phase, use, other);
 }
 
-weir_err weir_bind_op(const weir_bind *b, weir_phase phase, weir_op *op, const weir_use *use, int uses)
+weir_err weir_bind_op(const weir_bind *b, weir_when phase, weir_op *op, const weir_use *use, int uses)
 {
     weir_use actual[WEIR_ARGS];
 
@@ -283,7 +283,7 @@ static weir_err bind_node(weir_plan *p, int i)
 
     s->index = i;
     s->node = n;
-    for (int k = 0; k < WEIR_PHASES; k++)
+    for (int k = 0; k < WEIR_WHENS; k++)
         s->end[k] = &s->first[k];
     for (int k = 0; k < n->weights; k++)
         param[k] = e->param[n->tensor[k]];
@@ -323,7 +323,7 @@ void weir_plan_settle(weir_plan *p, void *base)
         weir_mem_point(m, (char *)base + m->offset);
 }
 
-weir_err weir_stage_run(const weir_stage *s, weir_phase phase)
+weir_err weir_stage_run(const weir_stage *s, weir_when phase)
 {
     for (const weir_step *step = s->first[phase]; step; step = step->next)
         WEIR_TRY(step->run(step->arg));

@@ -26,7 +26,7 @@ typedef struct weir_stage {
     const weir_node *node;
     weir_act out;
     weir_act plain; /* the input in plain order, where the layer wants that and it is not */
-    weir_step *first[WEIR_PHASES], **end[WEIR_PHASES];
+    weir_step *first[WEIR_WHENS], **end[WEIR_WHENS];
 } weir_stage;
 
 typedef struct weir_plan {
@@ -48,7 +48,7 @@ void weir_engine_refresh(weir_engine *);
 weir_err weir_plan_make(weir_engine *, int n, bool input_grad, weir_plan **);
 /* Where its `bytes` of memory are, 64-byte aligned. */
 void weir_plan_settle(weir_plan *, void *base);
-weir_err weir_stage_run(const weir_stage *, weir_phase);
+weir_err weir_stage_run(const weir_stage *, weir_when);
 
 /* place.c: offsets such that mems whose lifetimes meet do not overlap; returns the bytes needed. */
 weir_err weir_mems_place(weir_mem *list, size_t *bytes);

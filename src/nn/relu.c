@@ -24,7 +24,7 @@ static weir_err choose_memory(const weir_bind *b)
     return WEIR_OK;
 }
 
-static weir_err bind(void *self, const weir_bind *b)
+static weir_err bind_relu(void *self, const weir_bind *b)
 {
     weir_act *in = b->in, *out = b->out;
     weir_op *forward, *back;
@@ -50,5 +50,5 @@ const weir_layer weir_layer_relu = {
     .keeps = true,
     .relu = true,
     .shape = shape,
-    .bind = bind,
+    .bind = bind_relu,
 };

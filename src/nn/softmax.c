@@ -82,7 +82,7 @@ static weir_err back(void *arg)
     return WEIR_OK;
 }
 
-static weir_err bind(void *self, const weir_bind *b)
+static weir_err bind_softmax(void *self, const weir_bind *b)
 {
     bound *s = WEIR_NEW(b->arena, bound, 1);
 
@@ -99,5 +99,5 @@ const weir_layer weir_layer_softmax = {
     .plain = true,
     .loss = true,
     .shape = shape,
-    .bind = bind,
+    .bind = bind_softmax,
 };

@@ -2,6 +2,7 @@
 #include "nn/zoo.h"
 #include "core/file.h"
 #include "nn/model.h"
+#include "nn/netfile.h"
 #include <dirent.h>
 #include <limits.h>
 #include <stdio.h>
@@ -9,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { MAX_MODELS = 256 };
+enum { MAX_MODELS = 256, MAX_FILE = 1 << 20 };
 
 static const struct place {
     bool beside; /* counted from the program's folder */
@@ -53,23 +54,36 @@ static void add_folder(const char *path, char **name, int *names)
         closedir(d);
 }
 
-void weir_model_list(char *text, size_t room)
+/* The names of all models, sorted, each once; the caller frees them. */
+static int find_names(char **name)
 {
-    char *name[MAX_MODELS], path[PATH_MAX];
-    int names = 0;
-    size_t n = 0;
+    char path[PATH_MAX];
+    int names = 0, kept = 0;
 
     for (int i = 0; i < PLACES; i++)
         if (folder(&places[i], path, sizeof path))
             add_folder(path, name, &names);
     qsort(name, (size_t)names, sizeof *name, by_name);
-    text[0] = 0;
     for (int i = 0; i < names; i++) {
-        if (n < room && (!i || strcmp(name[i], name[i - 1])))
-            n += (size_t)snprintf(text + n, room - n, "%s%s", n ? ", " : "", name[i]);
+        if (kept && !strcmp(name[i], name[kept - 1]))
+            free(name[i]);
+        else
+            name[kept++] = name[i];
     }
-    for (int i = 0; i < names; i++)
-        free(name[i]);
+    return kept;
+}
+
+static weir_err no_such(const char *wanted)
+{
+    char *name[MAX_MODELS], known[400] = "";
+    int names = find_names(name);
+    size_t n = 0;
+
+    for (int i = 0; i < names; free(name[i++]))
+        if (n < sizeof known)
+            n += (size_t)snprintf(known + n, sizeof known - n, "%s%s", i ? ", " : "", name[i]);
+    return weir_fail(WEIR_USAGE, "there is no model '%.100s'; there is %s; a model of your own is given as FILE.net", wanted,
+                     names ? known : "none");
 }
 
 /* ---- specs ---- */
@@ -83,7 +97,7 @@ static bool is_path(const char *name)
 
 static weir_err look_up(weir_zoo_spec *s, weir_arena *arena)
 {
-    char path[PATH_MAX], known[400];
+    char path[PATH_MAX];
 
     for (int i = 0; i < PLACES; i++) {
         size_t n;
@@ -93,9 +107,7 @@ static weir_err look_up(weir_zoo_spec *s, weir_arena *arena)
         if ((size_t)snprintf(path + n, sizeof path - n, "/%s.net", s->name) < sizeof path - n && weir_path_exists(path))
             return (s->path = weir_copy_text(arena, path)) ? WEIR_OK : weir_fail_nomem(n);
     }
-    weir_model_list(known, sizeof known);
-    return weir_fail(WEIR_USAGE, "there is no model '%.100s'; there is %s; a model of your own is given as FILE.net", s->name,
-                     known[0] ? known : "none");
+    return no_such(s->name);
 }
 
 /* "dir/name.net" to "name". */
@@ -135,4 +147,68 @@ weir_err weir_zoo_find(const char *spec, weir_arena *arena, weir_zoo_spec *out)
     }
     *out = s;
     return WEIR_OK;
+}
+
+weir_err weir_zoo_read(const weir_zoo_spec *s, char **text, size_t *n) { return weir_file_read(s->path, MAX_FILE, text, n); }
+
+/* ---- what files say of themselves ---- */
+
+/* The file's lines, without data: `classes` is 1. The text is the caller's to free. */
+static weir_err read_lines(const char *spec, weir_arena *arena, char **text, weir_netfile **f)
+{
+    weir_zoo_spec s;
+    size_t n;
+    weir_err err;
+
+    WEIR_TRY(weir_zoo_find(spec, arena, &s));
+    WEIR_TRY(weir_zoo_read(&s, text, &n));
+    if ((err = weir_netfile_read(s.path, *text, n, s.sizes, 1, arena, f)))
+        free(*text);
+    return err;
+}
+
+static weir_err print_model(FILE *out, const char *name, weir_arena *arena)
+{
+    char *text, *help;
+    weir_netfile *f;
+
+    WEIR_TRY(read_lines(name, arena, &text, &f));
+    help = text[0] == '#' ? text + 1 + strspn(text + 1, " ") : text;
+    fprintf(out, "  %-12s %.*s\n", name, text[0] == '#' ? (int)strcspn(help, "\r\n") : 0, help);
+    for (int i = 1; i < f->sizes; i++)
+        fprintf(out, "      %s=%lld\n", f->size[i].name, (long long)f->size[i].value);
+    free(text);
+    return WEIR_OK;
+}
+
+bool weir_model_list(FILE *out)
+{
+    char *name[MAX_MODELS];
+    int names = find_names(name);
+    weir_arena *arena = weir_arena_new();
+
+    fprintf(out, "model\n");
+    for (int i = 0; i < names; free(name[i++]))
+        if (arena && print_model(out, name[i], arena))
+            fprintf(out, "  %-12s %s\n", name[i], weir_why_text());
+    weir_arena_free(arena);
+    return names > 0;
+}
+
+weir_err weir_model_bench_data(const char *spec, char *data, size_t room)
+{
+    weir_arena *arena = weir_arena_new();
+    weir_netfile *f;
+    char *text;
+    weir_err err = arena ? read_lines(spec, arena, &text, &f) : weir_fail_nomem(0);
+
+    if (!err) {
+        if (!f->bench)
+            err = weir_fail(WEIR_USAGE, "%s has no bench line: name the data to bench with", f->path);
+        else if ((size_t)snprintf(data, room, "%s", f->bench) >= room)
+            err = weir_fail(WEIR_INVALID, "%s: its bench line is too long", f->path);
+        free(text);
+    }
+    weir_arena_free(arena);
+    return err;
 }

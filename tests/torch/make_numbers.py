@@ -98,7 +98,7 @@ def model_lines(name, classes, **sizes):
         words = line.split('#')[0].split()
         if words[:1] == ['size']:
             sizes.setdefault(words[1], int(words[2]))
-        elif words:
+        elif words and words[0] != 'bench':
             lines.append(' '.join([words[0]] + [f'{k}={sizes.get(v, v)}' for k, v in (w.split('=') for w in words[1:])]))
     return lines
 
