@@ -1,5 +1,6 @@
 /* help_nn.c - see help_nn.h. */
 #include "help_nn.h"
+#include "core/vec.h"
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -99,7 +100,7 @@ float *find_numbers(const char *from, size_t bytes, const char *name, size_t *n)
 
 /* ---- the rig ---- */
 
-static void ok(weir_err err)
+void ok(weir_err err)
 {
     if (err)
         fail_msg("%s", weir_why_text());
@@ -212,4 +213,73 @@ void rig_backward(rig *r)
         ok(weir_stage_run(&r->plan->stage[i], WEIR_BACK_WEIGHTS));
         ok(weir_stage_run(&r->plan->stage[i], WEIR_BACK_DATA));
     }
+}
+
+/* ---- whole models ---- */
+
+const weir_model_input pictures = {.dims = 3, .dim = {1, 28, 28}, .kind = WEIR_SCORE_CLASSES, .classes = CLASSES};
+
+/* Weights as PyTorch's side has them: the hash goes through the layers from the first to the last, weight before bias. */
+static void start_weights(bench *b)
+{
+    uint32_t stream = HASH_WEIGHT;
+    int most = 0;
+
+    for (int i = 0; i < b->tensors; i++)
+        most = b->tensor[i].ready > most ? b->tensor[i].ready : most;
+    for (int ready = most; ready >= 0; ready--) {
+        float root = 1;
+        for (int bias = 0; bias < 2; bias++)
+            for (int i = 0; i < b->tensors; i++) {
+                const weir_tensor *t = &b->tensor[i];
+                if (t->ready != ready || (t->dims == 1) != bias)
+                    continue;
+                root = bias ? root : sqrtf((float)(t->n / (size_t)t->dim[0]));
+                hash_fill(b->param + t->at, t->n, stream++, root);
+            }
+    }
+    weir_model_refresh(b->model);
+}
+
+void set_batch(bench *b, uint32_t stream)
+{
+    hash_fill(b->x, ROOM * PIXELS, stream, 1);
+    hash_labels(b->label, ROOM, stream + 1, CLASSES);
+}
+
+void bench_open(bench *b, const char *spec)
+{
+    *b = (bench){.arena = weir_arena_new()};
+    ok(weir_model_open(spec, &pictures, ROOM, b->arena, &b->model));
+    b->tensor = weir_model_tensors(b->model, &b->tensors);
+    b->params = weir_model_params(b->model);
+    b->param = WEIR_NEW(b->arena, float, b->params);
+    b->grad = WEIR_NEW(b->arena, float, b->params);
+    b->x = WEIR_NEW(b->arena, float, ROOM *PIXELS);
+    weir_model_attach(b->model, b->param, b->grad);
+    start_weights(b);
+    set_batch(b, HASH_STEP);
+}
+
+void bench_close(bench *b)
+{
+    weir_model_close(b->model);
+    weir_arena_free(b->arena);
+}
+
+double pass(bench *b, int from, int n, float scale, bool add)
+{
+    weir_model_batch batch = {.n = n, .x = b->x + (size_t)from * PIXELS, .label = b->label + from};
+    weir_score score = {0};
+
+    ok(weir_model_forward(b->model, &batch, &(weir_pass){.training = true}, &score));
+    assert_true(score.count == n && score.right >= 0 && score.right <= n);
+    ok(weir_model_backward(b->model, scale, add, NULL, NULL));
+    return score.loss;
+}
+
+void sgd_step(bench *b, float rate)
+{
+    weir_vec_best()->sgd_plain(b->param, b->grad, b->params, rate, 0, 1);
+    weir_model_refresh(b->model);
 }

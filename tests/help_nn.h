@@ -36,4 +36,26 @@ void rig_open(rig *, const char *layers, int batch, const weir_shape *sample);
 void rig_close(rig *);
 void rig_forward(rig *);
 void rig_backward(rig *); /* after a forward; a loss is scaled by 1 / batch */
+
+enum { ROOM = 16, PIXELS = 28 * 28, CLASSES = 10 };
+extern const weir_model_input pictures; /* 28 x 28, ten classes */
+/* A model with its vectors and a batch. */
+typedef struct bench {
+    weir_arena *arena;
+    weir_model *model;
+    const weir_tensor *tensor;
+    int tensors;
+    size_t params;
+    float *param, *grad, *x;
+    int32_t label[ROOM];
+} bench;
+void bench_open(bench *, const char *spec); /* with the hash's weights and batch HASH_STEP */
+void bench_close(bench *);
+void set_batch(bench *, uint32_t stream);
+/* Forward and backward of samples from..from+n-1; returns the sum of losses. */
+double pass(bench *, int from, int n, float scale, bool add);
+void sgd_step(bench *, float rate);
+
+/* Fails the test, with the sentence, unless it is WEIR_OK. */
+void ok(weir_err);
 #endif

@@ -1,5 +1,4 @@
-/* test_model.c - whole models: PyTorch's weights after 20 steps, adding, splitting, repeating, order, initial weights. */
-#include "core/vec.h"
+/* test_model.c - whole models: adding, splitting, repeating, order, initial weights. */
 #include "help_nn.h"
 #include <math.h>
 #include <setjmp.h>
@@ -10,177 +9,7 @@
 
 #include <cmocka.h>
 
-enum { ROOM = 16, PIXELS = 28 * 28, CLASSES = 10, PROJECTIONS = 16 };
-static const weir_model_input pictures = {.dims = 3, .dim = {1, 28, 28}, .kind = WEIR_SCORE_CLASSES, .classes = CLASSES};
 static const weir_pass training = {.training = true};
-
-/* A model with its vectors and a batch. */
-typedef struct bench {
-    weir_arena *arena;
-    weir_model *model;
-    const weir_tensor *tensor;
-    int tensors;
-    size_t params;
-    float *param, *grad, *x;
-    int32_t label[ROOM];
-} bench;
-
-static void ok(weir_err err)
-{
-    if (err)
-        fail_msg("%s", weir_why_text());
-}
-
-/* Weights as PyTorch's side has them: the hash goes through the layers from the first to the last, weight before bias. */
-static void start_weights(bench *b)
-{
-    uint32_t stream = HASH_WEIGHT;
-    int most = 0;
-
-    for (int i = 0; i < b->tensors; i++)
-        most = b->tensor[i].ready > most ? b->tensor[i].ready : most;
-    for (int ready = most; ready >= 0; ready--) {
-        float root = 1;
-        for (int bias = 0; bias < 2; bias++)
-            for (int i = 0; i < b->tensors; i++) {
-                const weir_tensor *t = &b->tensor[i];
-                if (t->ready != ready || (t->dims == 1) != bias)
-                    continue;
-                root = bias ? root : sqrtf((float)(t->n / (size_t)t->dim[0]));
-                hash_fill(b->param + t->at, t->n, stream++, root);
-            }
-    }
-    weir_model_refresh(b->model);
-}
-
-static void set_batch(bench *b, uint32_t stream)
-{
-    hash_fill(b->x, ROOM * PIXELS, stream, 1);
-    hash_labels(b->label, ROOM, stream + 1, CLASSES);
-}
-
-static void bench_open(bench *b, const char *spec)
-{
-    *b = (bench){.arena = weir_arena_new()};
-    ok(weir_model_open(spec, &pictures, ROOM, b->arena, &b->model));
-    b->tensor = weir_model_tensors(b->model, &b->tensors);
-    b->params = weir_model_params(b->model);
-    b->param = WEIR_NEW(b->arena, float, b->params);
-    b->grad = WEIR_NEW(b->arena, float, b->params);
-    b->x = WEIR_NEW(b->arena, float, ROOM *PIXELS);
-    weir_model_attach(b->model, b->param, b->grad);
-    start_weights(b);
-    set_batch(b, HASH_STEP);
-}
-
-static void bench_close(bench *b)
-{
-    weir_model_close(b->model);
-    weir_arena_free(b->arena);
-}
-
-/* Forward and backward of samples from..from+n-1; returns the sum of losses. */
-static double pass(bench *b, int from, int n, float scale, bool add)
-{
-    weir_model_batch batch = {.n = n, .x = b->x + (size_t)from * PIXELS, .label = b->label + from};
-    weir_score score = {0};
-
-    ok(weir_model_forward(b->model, &batch, &training, &score));
-    assert_true(score.count == n && score.right >= 0 && score.right <= n);
-    ok(weir_model_backward(b->model, scale, add, NULL, NULL));
-    return score.loss;
-}
-
-static void sgd_step(bench *b, float rate)
-{
-    weir_vec_best()->sgd_plain(b->param, b->grad, b->params, rate, 0, 1);
-    weir_model_refresh(b->model);
-}
-
-/* ---- PyTorch ---- */
-
-static float *numbers(const char *label, const char *what, int k, size_t count)
-{
-    char name[64], *bytes;
-    size_t n, got;
-    float *x;
-
-    snprintf(name, sizeof name, k < 0 ? "%s/%s" : "%s/%s%d", label, what, k);
-    bytes = read_source("tests/torch/numbers", &n);
-    x = find_numbers(bytes, n, name, &got);
-    free(bytes);
-    if (!x || got != count)
-        fail_msg("tests/torch/numbers has no %s of %zu floats", name, count);
-    return x;
-}
-
-/* How far a tensor is from theirs, by random projections of all of it and by some of its elements, as a part of its norm. */
-static void compare_tensor(const bench *b, const weir_tensor *t, const char *label, int k)
-{
-    const float *w = b->param + t->at;
-    size_t stride = t->n / 512 ? t->n / 512 : 1, count = (t->n + stride - 1) / stride < 512 ? (t->n + stride - 1) / stride : 512;
-    float *norm = numbers(label, "norm", k, 1), *project = numbers(label, "project", k, PROJECTIONS),
-          *some = numbers(label, "some", k, count);
-    double apart = 0, apart_some = 0;
-
-    for (uint32_t j = 0; j < PROJECTIONS; j++) {
-        double sum = 0;
-        for (size_t i = 0; i < t->n; i++)
-            sum += hash_value(HASH_SIGN + j, (uint32_t)i) < 0 ? -(double)w[i] : (double)w[i];
-        apart += (sum - project[j]) * (sum - project[j]) / PROJECTIONS;
-    }
-    for (size_t i = 0; i < count; i++)
-        apart_some += ((double)w[i * stride] - some[i]) * ((double)w[i * stride] - some[i]) * (double)t->n / (double)count;
-    if (!(sqrt(apart) <= 1e-4 * norm[0] && sqrt(apart_some) <= 1e-4 * norm[0]))
-        fail_msg("%s of %s is %g and %g from PyTorch's", t->name, label, sqrt(apart) / norm[0], sqrt(apart_some) / norm[0]);
-    free(norm);
-    free(project);
-    free(some);
-}
-
-static void compare_weights(const bench *b, const char *label)
-{
-    int k = 0, most = 0;
-
-    for (int i = 0; i < b->tensors; i++)
-        most = b->tensor[i].ready > most ? b->tensor[i].ready : most;
-    for (int ready = most; ready >= 0; ready--)
-        for (int bias = 0; bias < 2; bias++)
-            for (int i = 0; i < b->tensors; i++)
-                if (b->tensor[i].ready == ready && (b->tensor[i].dims == 1) == bias)
-                    compare_tensor(b, &b->tensor[i], label, k++);
-}
-
-static void trains_as_pytorch(const char *name, size_t params)
-{
-    float *losses = numbers(name, "loss", -1, 20);
-    bench b;
-
-    bench_open(&b, name);
-    assert_int_equal(b.params, params);
-    for (uint32_t s = 0; s < 20; s++) {
-        set_batch(&b, HASH_STEP + 2 * s);
-        double loss = pass(&b, 0, 8, 1 / 8.f, false) / 8;
-        if (!(fabs(loss - losses[s]) <= 1e-5 * losses[s]))
-            fail_msg("%s: the loss of step %u is %.8g, PyTorch's %.8g", name, s, loss, losses[s]);
-        sgd_step(&b, 0.01f);
-    }
-    compare_weights(&b, name);
-    free(losses);
-    bench_close(&b);
-}
-
-static void mlp_trains_as_pytorch(void **state)
-{
-    (void)state;
-    trains_as_pytorch("mlp", 1863690);
-}
-
-static void lenet_trains_as_pytorch(void **state)
-{
-    (void)state;
-    trains_as_pytorch("lenet", 61706);
-}
 
 /* ---- laws of a pass ---- */
 
@@ -486,13 +315,12 @@ static void models_say_what_they_are(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(mlp_trains_as_pytorch),   cmocka_unit_test(lenet_trains_as_pytorch),
         cmocka_unit_test(micro_batches_add_up),    cmocka_unit_test(no_samples_no_gradient),
         cmocka_unit_test(runs_repeat_to_the_bit),  cmocka_unit_test(ready_means_final),
         cmocka_unit_test(evaluation_scores_alike), cmocka_unit_test(steps_allocate_nothing),
         cmocka_unit_test(vector_is_in_order),      cmocka_unit_test(initial_weights_are_named),
         cmocka_unit_test(bad_batches_are_refused), cmocka_unit_test(unknown_models_are_refused),
-        cmocka_unit_test(bad_numbers_are_blamed),    cmocka_unit_test(models_say_what_they_are),
+        cmocka_unit_test(bad_numbers_are_blamed),  cmocka_unit_test(models_say_what_they_are),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

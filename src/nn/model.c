@@ -193,8 +193,8 @@ weir_err weir_model_forward(weir_model *m, const weir_model_batch *batch, const 
     m->empty = batch->n == 0;
     if (m->empty)
         return WEIR_OK;
-    if (!m->param)
-        return weir_fail(WEIR_FAILED, "model %s: no parameters are attached", m->name);
+    if (!m->param || !batch->x || !batch->label)
+        return weir_fail(WEIR_FAILED, "model %s: forward without parameters, inputs or labels", m->name);
     WEIR_TRY(weir_model_prepare(m, batch->n));
     p = find_plan(m, batch->n);
     m->engine.run = (weir_run){.batch = *batch, .pass = *pass};

@@ -225,12 +225,16 @@ void weir_engine_refresh(weir_engine *e)
 
 /* ---- the plan ---- */
 
+#define MAX_ACT ((int64_t)1 << 40) /* floats of one activation */
+
 static weir_err make_input(weir_plan *p, bool grad)
 {
     weir_act *in = &p->input;
 
     in->shape = p->engine->graph->node[0].in;
     in->shape.dim[0] = p->n;
+    if (weir_shape_count(&in->shape, MAX_ACT) < 0)
+        return weir_fail(WEIR_FAILED, "a batch of %d samples is too large", p->n);
     WEIR_TRY(weir_layout_plain(p->engine->dnn, &in->shape, &in->layout));
     WEIR_TRY(weir_mem_new(p->engine->dnn, weir_layout_bytes(in->layout), &in->data));
     return grad ? weir_mem_new(p->engine->dnn, weir_layout_bytes(in->layout), &in->grad) : WEIR_OK;
@@ -292,6 +296,8 @@ static weir_err bind_node(weir_plan *p, int i)
     s->out.shape = n->out;
     s->out.shape.dim[0] = p->n;
     s->out.yields = !n->layer->keeps;
+    if (weir_shape_count(&s->out.shape, MAX_ACT) < 0)
+        return weir_fail(WEIR_FAILED, "an activation for %d samples is too large", p->n);
     b.wants = in->grad || n->weights > 0;
     b.relu = takes_relu(e->graph, i);
     b.fused = i && takes_relu(e->graph, i - 1);

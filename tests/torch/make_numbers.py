@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Saves PyTorch's numbers for tests/test_nn.c and tests/test_model.c in tests/torch/numbers. Needs torch; run it when `cases` changes.
+"""Saves PyTorch's numbers for tests/test_nn.c and tests/test_torch.c in tests/torch/numbers. Needs torch; run it when `cases` changes.
 
 Weights, inputs and labels are not stored: both sides make them from the same hash. The file is a row of records: length of the name, name, number of
 floats (both lengths 32-bit little-endian), floats."""
