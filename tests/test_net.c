@@ -410,10 +410,11 @@ static weir_err fails(void *arg)
 static weir_err sentences(weir_net *n, void *arg)
 {
     weir_fibre_task *a, *b;
+    int one = 1, two = 2;
 
     (void)arg;
-    WEIR_TRY(weir_net_fibre(n, "a", fails, &(int){1}, &a));
-    WEIR_TRY(weir_net_fibre(n, "b", fails, &(int){2}, &b));
+    WEIR_TRY(weir_net_fibre(n, "a", fails, &one, &a));
+    WEIR_TRY(weir_net_fibre(n, "b", fails, &two, &b));
     weir_fail(WEIR_NAN, "mine");
     weir_net_yield(n);
     CHECK(!strcmp(weir_why_text(), "mine"));

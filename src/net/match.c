@@ -82,14 +82,48 @@ static void unpost(weir_net *n, weir_op **at)
     o->next = NULL;
 }
 
-static void unhold(weir_net *n, weir_msg **at)
+/* ---- messages nobody asked for yet: on shelves by their source, so that one sender's pile does not hide another's ---- */
+
+static void hold(weir_net *n, weir_msg *m)
+{
+    int shelf = m->from % WEIR_SHELVES;
+
+    m->next = NULL;
+    m->number = n->arrivals++;
+    *n->arrived[shelf].last = m;
+    n->arrived[shelf].last = &m->next;
+    if (!m->self)
+        n->held += m->len + HELD_EXTRA;
+}
+
+static weir_msg *unhold(weir_net *n, int shelf, weir_msg **at)
 {
     weir_msg *m = *at;
 
     if (!(*at = m->next))
-        n->arrived_tail = at;
+        n->arrived[shelf].last = at;
     if (!m->self)
         n->held -= m->len + HELD_EXTRA;
+    return m;
+}
+
+/* Takes the first of them that fits; NULL: none does. */
+static weir_msg *find_held(weir_net *n, const weir_op *o)
+{
+    weir_msg **found = NULL, **at;
+    int shelf = 0;
+
+    for (int i = 0; i < WEIR_SHELVES; i++) {
+        if (o->peer != WEIR_ANY && i != o->peer % WEIR_SHELVES)
+            continue;
+        for (at = &n->arrived[i].first; *at && !fits(o, *at); at = &(*at)->next)
+            ;
+        if (*at && (!found || (*at)->number < (*found)->number)) {
+            found = at;
+            shelf = i;
+        }
+    }
+    return found ? unhold(n, shelf, found) : NULL;
 }
 
 /* Too much is held: gives up whom most of it is from. */
@@ -98,13 +132,14 @@ static void refuse_more(weir_net *n)
     size_t most = 0, *bytes = calloc((size_t)n->size, sizeof *bytes);
     int who = -1;
 
-    for (weir_msg *m = n->arrived; bytes && m; m = m->next) {
-        bytes[m->from] += m->self ? 0 : m->len + HELD_EXTRA;
-        if (bytes[m->from] > most) {
-            most = bytes[m->from];
-            who = m->from;
+    for (int i = 0; bytes && i < WEIR_SHELVES; i++)
+        for (weir_msg *m = n->arrived[i].first; m; m = m->next) {
+            bytes[m->from] += m->self ? 0 : m->len + HELD_EXTRA;
+            if (bytes[m->from] > most) {
+                most = bytes[m->from];
+                who = m->from;
+            }
         }
-    }
     free(bytes);
     if (who >= 0)
         weir_life_give_up(n, who, WEIR_LOST, "sent more than may be held of messages nobody had asked for");
@@ -123,25 +158,19 @@ void weir_match_arrive(weir_net *n, weir_msg *m)
             match(n, o, m);
             return;
         }
-    m->next = NULL;
-    *n->arrived_tail = m;
-    n->arrived_tail = &m->next;
-    if (m->self)
-        return;
-    n->held += m->len + HELD_EXTRA;
+    hold(n, m);
     if (n->held > n->hold)
         refuse_more(n);
 }
 
 void weir_match_drop(weir_net *n, int before)
 {
-    for (weir_msg **at = &n->arrived, *m; (m = *at);)
-        if (m->generation < before) {
-            unhold(n, at);
-            drop(n, m);
-        } else {
-            at = &m->next;
-        }
+    for (int i = 0; i < WEIR_SHELVES; i++)
+        for (weir_msg **at = &n->arrived[i].first; *at;)
+            if ((*at)->generation < before)
+                drop(n, unhold(n, i, at));
+            else
+                at = &(*at)->next;
 }
 
 /* ---- verbs ---- */
@@ -206,16 +235,15 @@ void weir_net_send(weir_net *n, int peer, uint64_t tag, const void *data, size_t
 void weir_net_recv(weir_net *n, int peer, uint64_t tag, uint64_t mask, void *buf, size_t cap, weir_op *o)
 {
     int who = peer;
+    weir_msg *m;
 
     *o = (weir_op){.peer = peer, .tag = tag, .mask = mask, .data = buf, .cap = cap, .generation = n->generation, .kind = POSTED};
     if (no_such_rank(n, o, peer, WEIR_ANY) || refused(o, weir_loss_all(n, &who), who))
         return;
-    for (weir_msg **at = &n->arrived, *m; (m = *at); at = &m->next)
-        if (fits(o, m)) {
-            unhold(n, at);
-            match(n, o, m);
-            return;
-        }
+    if ((m = find_held(n, o))) {
+        match(n, o, m);
+        return;
+    }
     if (refused(o, weir_loss_of(n, peer, &who), who))
         return;
     *n->posted_tail = o;

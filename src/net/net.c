@@ -18,7 +18,8 @@ weir_err weir_net_open(weir_net *n, weir_sched *s, const weir_world *world, void
 {
     *n = (weir_net){.sched = s, .world = world, .self = self, .rank = place->rank, .size = place->size, .strict = true};
     n->posted_tail = &n->posted;
-    n->arrived_tail = &n->arrived;
+    for (int i = 0; i < WEIR_SHELVES; i++)
+        n->arrived[i].last = &n->arrived[i].first;
     n->losses_tail = &n->losses;
     n->hold = (size_t)((weir_world_self *)self)->hold;
     n->board = place->board;

@@ -21,6 +21,7 @@ typedef struct weir_msg {
     uint64_t tag;
     size_t len;
     void *data;
+    uint64_t number; /* match.c's: in the order of arrival */
     bool self; /* sent by this rank to itself: match.c's own */
 } weir_msg;
 
@@ -126,6 +127,7 @@ typedef struct weir_loss {
     int peer;         /* who is gone */
     weir_fault fault; /* who is to blame */
 } weir_loss;
+enum { WEIR_SHELVES = 16 };
 enum { WEIR_PEER_LOST = 1, WEIR_PEER_TOLD = 2, WEIR_PEER_LEFT = 4, WEIR_PEER_OUT = 8 };
 
 struct weir_net {
@@ -138,7 +140,8 @@ struct weir_net {
     atomic_int aborted;
     weir_wake abort_wake;
     weir_op *posted, **posted_tail;
-    weir_msg *arrived, **arrived_tail;
+    struct { weir_msg *first, **last; } arrived[WEIR_SHELVES]; /* messages nobody asked for yet, by source */
+    uint64_t arrivals;
     size_t held, hold; /* bytes in `arrived`, and their limit */
     unsigned char *peer; /* WEIR_PEER_ bits, from the first loss or renewal on; NULL: all is well */
     weir_loss *losses, **losses_tail, *first; /* first: what ends this generation */
