@@ -1,52 +1,152 @@
+/* help_ranks.c - see help_ranks.h. */
 #include "help_ranks.h"
-#include "core/file.h"
+#include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+/* after those it needs */
+#include <cmocka.h>
 
-enum { MOST = 32 };
-typedef struct one {
-    weir_place place;
-    weir_err (*fn)(weir_net *, void *);
-    void *arg;
-    weir_err err;
-    char why[WEIR_WHY_MAX];
-} one;
-
-static void *run_one(void *arg)
+void ranks_dir(char dir[64])
 {
-    one *o = arg;
+    unsigned long id = 0;
 
-    o->err = weir_net_run("auto", &o->place, o->fn, o->arg);
-    snprintf(o->why, sizeof o->why, "%s", weir_why_text());
+    if (getrandom(&id, sizeof id, 0) != sizeof id)
+        abort();
+    snprintf(dir, 64, "/tmp/weir-test-%016lx", id);
+}
+
+void ranks_place(weir_place *p, int rank, int size, const char *dir, double timeout)
+{
+    *p = (weir_place){.rank = rank, .size = size, .local_rank = rank, .local_size = size, .timeout = timeout, .stall = 600};
+    snprintf(p->source, sizeof p->source, "test");
+    snprintf(p->host, sizeof p->host, "here");
+    snprintf(p->run_dir, sizeof p->run_dir, "%s", dir);
+}
+
+typedef struct seat {
+    ranks *r;
+    int rank;
+    pthread_t thread;
+} seat;
+
+static void *sit(void *arg)
+{
+    seat *s = arg;
+    ranks *r = s->r;
+    weir_place place;
+
+    ranks_place(&place, s->rank, r->size, r->dir, r->timeout > 0 ? r->timeout : 30);
+    place.stall = r->stall > 0 ? r->stall : 600;
+    place.board = r->board;
+    r->err[s->rank] = weir_net_run(r->net ? r->net : "zmq", &place, r->fn, r->arg);
+    snprintf(r->why[s->rank], sizeof r->why[s->rank], "%s", r->err[s->rank] ? weir_why_text() : "");
     return NULL;
 }
 
-const char *run_ranks(int size, weir_err (*fn)(weir_net *, void *), void *arg)
+void ranks_run(ranks *r)
 {
-    static char text[WEIR_WHY_MAX + 32];
-    static one rank[MOST];
-    pthread_t thread[MOST];
-    char dir[] = "/tmp/weir-test-XXXXXX";
+    seat seats[RANKS_MAX];
 
-    if (!mkdtemp(dir))
-        return "no temporary directory";
-    for (int i = 0; i < size; i++) {
-        rank[i] = (one){.place = {.rank = i, .size = size, .local_rank = i, .local_size = size, .source = "test", .host = "here",
-                                  .timeout = 10, .stall = 60}, .fn = fn, .arg = arg};
-        snprintf(rank[i].place.run_dir, sizeof rank[i].place.run_dir, "%s/run", dir);
-        pthread_create(&thread[i], NULL, run_one, &rank[i]);
+    ranks_dir(r->dir);
+    for (int i = 0; i < r->size; i++) {
+        seats[i] = (seat){.r = r, .rank = i};
+        if (pthread_create(&seats[i].thread, NULL, sit, &seats[i]))
+            abort();
     }
-    text[0] = 0;
-    for (int i = 0; i < size; i++)
-        pthread_join(thread[i], NULL);
-    for (int i = 0; i < size && !text[0]; i++)
-        if (rank[i].err && rank[i].err != WEIR_LOST)
-            snprintf(text, sizeof text, "rank %d: %s", i, rank[i].why);
-    for (int i = 0; i < size && !text[0]; i++)
-        if (rank[i].err)
-            snprintf(text, sizeof text, "rank %d: %s", i, rank[i].why);
-    weir_tree_remove(dir);
-    return text;
+    for (int i = 0; i < r->size; i++)
+        pthread_join(seats[i].thread, NULL);
+    if (!access(r->dir, F_OK))
+        fail_msg("%s is still there", r->dir);
+}
+
+void ranks_all_ok(ranks *r)
+{
+    ranks_run(r);
+    for (int i = 0; i < r->size; i++)
+        if (r->err[i])
+            fail_msg("rank %d: %s (%s)", i, r->why[i], weir_err_name(r->err[i]));
+}
+
+double seconds_now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+void child_start(child *c, char *const *args)
+{
+    char *argv[16] = {"test"};
+    int ends[2], n = 1;
+
+    for (; args[n - 1] && n < 15; n++)
+        argv[n] = args[n - 1];
+    *c = (child){.out = -1};
+    assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+    c->pid = fork();
+    assert_true(c->pid >= 0);
+    if (!c->pid) {
+        dup2(ends[1], STDOUT_FILENO);
+        execv("/proc/self/exe", argv);
+        _exit(127);
+    }
+    close(ends[1]);
+    c->out = ends[0];
+}
+
+/* Reads what is there by `until`; false at the end or when time is up. */
+static bool child_read(child *c, double until)
+{
+    struct pollfd p = {.fd = c->out, .events = POLLIN};
+    double left = until - seconds_now();
+    ssize_t n;
+
+    if (c->len + 1 >= sizeof c->text || poll(&p, 1, left > 0 ? (int)(left * 1e3) + 1 : 0) <= 0)
+        return false;
+    n = read(c->out, c->text + c->len, sizeof c->text - 1 - c->len);
+    if (n <= 0)
+        return false;
+    c->len += (size_t)n;
+    c->text[c->len] = 0;
+    return true;
+}
+
+bool child_says(child *c, const char *word, double seconds)
+{
+    double until = seconds_now() + seconds;
+
+    while (!strstr(c->text, word))
+        if (!child_read(c, until))
+            return false;
+    return true;
+}
+
+int child_end(child *c, double seconds)
+{
+    double until = seconds_now() + seconds;
+    int status;
+    bool killed = false;
+
+    while (child_read(c, until))
+        ;
+    while (waitpid(c->pid, &status, WNOHANG) == 0) {
+        if (seconds_now() >= until && !killed) {
+            kill(c->pid, SIGKILL);
+            killed = true;
+        }
+        usleep(1000);
+    }
+    close(c->out);
+    return killed ? -1 : status;
 }

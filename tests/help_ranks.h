@@ -1,9 +1,45 @@
-/* help_ranks.h - several ranks in one test: threads of this process, each with a net of its own. */
-#ifndef HELP_RANKS_H
-#define HELP_RANKS_H
+/* help_ranks.h - ranks for tests: as threads of this process, or as processes that run this program again. */
+#ifndef WEIR_HELP_RANKS_H
+#define WEIR_HELP_RANKS_H
 #include "net/net.h"
+#include <sys/types.h>
 
-/* Runs fn as `size` ranks of the default world; gives "" if all succeeded, else "rank R: sentence" of the lowest rank whose error is not
- * the loss of another rank. Static memory. */
-const char *run_ranks(int size, weir_err (*fn)(weir_net *, void *), void *arg);
+/* In a rank's function, where cmocka's own assertions may not be used: they jump, and only on the main thread. */
+#define CHECK(condition)                                                                                                         \
+    do {                                                                                                                         \
+        if (!(condition))                                                                                                        \
+            return weir_fail(WEIR_FAILED, "%s:%d: not so: %s", __FILE__, __LINE__, #condition);                                  \
+    } while (0)
+
+enum { RANKS_MAX = 8 };
+
+typedef struct ranks {
+    const char *net; /* spec; NULL: "zmq" */
+    int size;
+    double timeout, stall;
+    struct weir_board *board;
+    weir_err (*fn)(weir_net *, void *);
+    void *arg;
+    /* out, per rank */
+    weir_err err[RANKS_MAX];
+    char why[RANKS_MAX][512];
+    char dir[64]; /* the run's directory; gone again */
+} ranks;
+
+void ranks_dir(char dir[64]); /* a name that is free */
+void ranks_place(weir_place *, int rank, int size, const char *dir, double timeout);
+void ranks_run(ranks *);      /* all as threads */
+void ranks_all_ok(ranks *);   /* runs, and fails the test with the first sentence unless all did well */
+
+/* A child that runs this program with these arguments (after its name, NULL at the end); `out` is its standard output. */
+typedef struct child {
+    pid_t pid;
+    int out;
+    char text[4096];
+    size_t len;
+} child;
+void child_start(child *, char *const *args);
+bool child_says(child *, const char *word, double seconds); /* reads until the word is there */
+int child_end(child *, double seconds); /* its status as of wait(2), all it has said in text; -1: it had to be killed */
+double seconds_now(void);
 #endif

@@ -9,6 +9,21 @@
 #include <string.h>
 #include <cmocka.h>
 
+/* Runs fn as `size` ranks; gives "" if all succeeded, else the sentence of the lowest rank whose error is not the loss of another. */
+static const char *run_ranks(int size, weir_err (*fn)(weir_net *, void *), void *arg)
+{
+    static char text[600];
+    ranks r = {.size = size, .timeout = 10, .stall = 60, .fn = fn, .arg = arg};
+
+    ranks_run(&r);
+    text[0] = 0;
+    for (int lost = 0; lost < 2; lost++)
+        for (int i = 0; i < size && !text[0]; i++)
+            if (r.err[i] && (r.err[i] == WEIR_LOST) == lost)
+                snprintf(text, sizeof text, "rank %d: %s", i, r.why[i]);
+    return text;
+}
+
 /* ---- collectives: every one in the list, 1..8 ranks, awkward lengths ---- */
 
 typedef struct matrix { const char *coll; size_t n; uint64_t hash[16]; } matrix;

@@ -19,10 +19,14 @@ weir_err weir_launch(int workers, char **argv, int *code);
 /* The rank's side: the inherited page and pipe; all zero or -1 when there was no such launcher. */
 typedef struct weir_launched {
     int lifeline; /* readable (end of file) when the launcher is gone; -1: none */
-    struct weir_board *board;
+    struct weir_board *board; /* NULL: none */
 } weir_launched;
 void weir_launched_find(weir_launched *);
 /* One slot per rank; written by its rank alone. */
 typedef struct weir_board_slot { _Atomic uint64_t doing; char pad[56]; } weir_board_slot; /* step << 8 | phase */
-struct weir_board { weir_board_slot slot[1]; };
+typedef struct weir_board {
+    uint64_t ranks;
+    char pad[56];
+    weir_board_slot slot[];
+} weir_board;
 #endif

@@ -34,6 +34,12 @@ static inline uint64_t weir_tag(weir_channel channel, uint32_t turn, uint32_t pa
 #define WEIR_WHOLE_CHANNEL ((uint64_t)0xff << 56) /* mask: any message of the channel */
 
 /* ---- operations ---- */
+/* Something to be done on the comm thread, handed over by another. */
+typedef struct weir_wake {
+    struct weir_wake *next;
+    void (*fn)(struct weir_wake *);
+} weir_wake;
+
 /* One transfer. The caller's memory; from start until done it belongs to net: it must not move, nor lie in a frame that returns. */
 typedef struct weir_op {
     bool done;
@@ -44,10 +50,11 @@ typedef struct weir_op {
     void *data;         /* send: the bytes. recv: the caller's buffer, or (cap 0) net's, 8-aligned, until weir_net_release */
     /* from here on: net's */
     struct weir_op *next;
-    void *waiter, *own;
-    double at;
+    struct weir_fibre_task *waiter;
+    void *own;
+    double at; /* receives: since when somebody waits for it */
     int kind, generation;
-    struct { void *next; void (*fn)(void *); } wake;
+    weir_wake wake;
 } weir_op;
 
 /* Starts a send; never blocks. The bytes are lent, unchanged, until done; one buffer may be lent to many sends. Done means "yours
@@ -63,9 +70,13 @@ void weir_net_recv(weir_net *, int peer, uint64_t tag, uint64_t mask, void *buf,
 void weir_net_release(weir_net *, weir_op *);
 /* [blocks] until one of ops (NULLs skipped) is done: *which is its index, then see its err. WEIR_LATE: none is, all stay in flight. */
 weir_err weir_net_wait(weir_net *, weir_op **ops, int n, double deadline, int *which);
-/* On return all are done and all memory is the caller's: receives unposted, unsent sends dropped and their peer cut off. Every
- * error path calls it before its buffers go. */
+/* On return all are done and all memory is the caller's: receives unposted, lent messages given back, sends let out; a peer that does
+ * not take what is on its way to it within a second is given up. No other fibre runs meanwhile. Every error path calls it before
+ * its buffers go. */
 void weir_net_cancel(weir_net *, weir_op **ops, int n);
+
+/* Writes the sentence of a done operation's error (who, where, why) and returns its code. */
+weir_err weir_net_why(weir_net *, const weir_op *);
 
 /* Written once over the verbs above; on an error they have cancelled what they started. [blocks] */
 weir_err weir_net_send_wait(weir_net *, int peer, uint64_t tag, const void *, size_t);
@@ -77,7 +88,8 @@ weir_err weir_net_wait_all(weir_net *, weir_op *ops, int n, double deadline);
 /* A lost peer completes every op that names it, sends included, once their bytes are free. Strict (the default): it also ends the
  * generation: posted receives and everything started later fail, peer = the first member lost. Not strict (servers): a WEIR_ANY
  * receive completes once per lost peer, as if that were its message; post it again. Before a rank leaves on an error its
- * net tells the others the first cause, so that no one blames the messenger; one that leaves in order says goodbye, and is not lost. */
+ * net tells the others the first cause, so that no one blames the messenger; one that leaves in order says goodbye, and is not lost:
+ * only what still waits for something from it, by name, ends with WEIR_LOST. */
 void weir_net_strict(weir_net *, bool);
 bool weir_net_alive(weir_net *, int peer);
 
@@ -97,7 +109,8 @@ typedef struct weir_fault {
     int pid;
     weir_phase phase; /* what that rank was doing */
     uint64_t step;
-    double silent; /* seconds since its last sign of life */
+    double silent;   /* seconds since its last sign of life */
+    weir_err cause;  /* the code of its own that it left with, if it told; `what` is its sentence then */
     char what[200];  /* "ended", "was silent for 30.2 s" */
 } weir_fault;
 void weir_net_fault(weir_net *, weir_fault *);
@@ -114,6 +127,7 @@ int weir_net_generation(const weir_net *);
 double weir_net_now(weir_net *);                 /* [any thread] seconds, monotonic or virtual */
 weir_err weir_net_spend(weir_net *, double cost); /* [blocks] a simulated rank computes that long; a real one sleeps: tests only */
 void weir_net_yield(weir_net *);                 /* [blocks] in long loops on the comm thread: progress, and other fibres' turn */
+/* A fibre must have ended before the first one returns (join it); one that has not finds its operations ended with WEIR_STALE. */
 typedef struct weir_fibre_task weir_fibre_task;
 weir_err weir_net_fibre(weir_net *, const char *name, weir_err (*fn)(void *), void *arg, weir_fibre_task **);
 weir_err weir_net_fibre_join(weir_net *, weir_fibre_task *); /* [blocks] gives what fn returned */
@@ -129,12 +143,13 @@ typedef struct weir_place {
     char run_dir[128];   /* private directory for this run's sockets; "" when alone. Any rank may make it; it is gone once all have met */
     char rendezvous[128]; /* HOST:PORT; "" on one machine */
     double timeout, stall;
+    struct weir_board *board; /* where a launcher watches what we do (launch.h); NULL: nobody */
 } weir_place;
 
 /* Facts that options are judged by. */
 typedef struct weir_net_facts { bool loses, joins, encrypts, shares; } weir_net_facts;
 
-/* Opens the world named by spec, runs fn as the first fibre of each rank that lives in this process, says goodbye (or tells why
+/* Opens the world named by spec ("auto": the one that fits the place), runs fn as the first fibre of each rank that lives in this process, says goodbye (or tells why
  * not), closes. Gives fn's error, or that of opening. */
 weir_err weir_net_run(const char *spec, const weir_place *, weir_err (*fn)(weir_net *, void *), void *arg);
 weir_err weir_net_check(const char *spec, weir_net_facts *); /* is there such a world, and what can it do */

@@ -1,0 +1,357 @@
+/* life.c - peers as living things: they meet, give signs of life, fall silent, say goodbye. The same for every world whose peers are
+ * real processes.
+ *
+ * Words travel on a path of their own, so that a sign of life never waits behind megabytes of data, and so that a last word comes
+ * before the end of the link it came by. */
+#include "core/log.h"
+#include "net/frame.h"
+#include "net/world.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const double MEET = 60;  /* seconds for all to come, or the timeout if that is longer */
+static const double LEAVE = 2;  /* seconds to wait for the others' goodbyes */
+
+typedef struct peer {
+    char host[64];
+    int pid;
+    uint64_t doing;       /* as last told */
+    double heard, moved;  /* last sign of life; last sign that it got on */
+    bool hello, welcome, bye;
+} peer;
+
+typedef struct weir_life {
+    double timeout, stall, beat, clock, next_beat;
+    int hellos, welcomes;
+    char host[64];
+    char misfit[160]; /* why we cannot run together; "" */
+    weir_fibre_task *waiter;
+    peer peer[];
+} weir_life;
+
+weir_err weir_life_open(weir_net *n, const weir_place *place)
+{
+    size_t bytes = sizeof(weir_life) + (size_t)n->size * sizeof(peer);
+    weir_life *l = calloc(1, bytes);
+
+    if (!l)
+        return weir_fail_nomem(bytes);
+    l->timeout = place->timeout > 0 ? place->timeout : 30;
+    l->stall = place->stall > 0 ? place->stall : 600;
+    l->beat = l->timeout / 5 < 1 ? l->timeout / 5 : 1;
+    l->clock = l->next_beat = n->world->now(n->sched);
+    snprintf(l->host, sizeof l->host, "%s", place->host);
+    n->life = l;
+    return WEIR_OK;
+}
+
+void weir_life_close(weir_net *n)
+{
+    free(n->life);
+    n->life = NULL;
+}
+
+void weir_life_wake(weir_net *n)
+{
+    if (n->life && n->life->waiter)
+        weir_sched_ready(n->life->waiter);
+}
+
+/* Blocks the running fibre until something has happened to a peer. */
+static void watch(weir_net *n, double deadline)
+{
+    n->life->waiter = n->sched->current;
+    weir_sched_block(n, deadline);
+    n->life->waiter = NULL;
+}
+
+/* ---- faults ---- */
+
+/* Where there is a common board it is exact to the last moment; the last word may be a beat old. */
+static uint64_t doing_of(const weir_net *n, int p)
+{
+    if (p == n->rank)
+        return atomic_load(&n->doing);
+    if (n->board && n->board->ranks == (uint64_t)n->size)
+        return atomic_load(&n->board->slot[p].doing);
+    return n->life->peer[p].doing;
+}
+
+void weir_life_fault(weir_net *n, int p, weir_err code, weir_fault *f)
+{
+    const weir_life *l = n->life;
+    uint64_t doing;
+
+    *f = (weir_fault){.code = code, .rank = p};
+    if (!l)
+        return;
+    doing = doing_of(n, p);
+    f->phase = (doing & 0xff) < WEIR_PHASES ? (weir_phase)(doing & 0xff) : WEIR_PHASE_START;
+    f->step = doing >> 8;
+    snprintf(f->host, sizeof f->host, "%s", p == n->rank ? l->host : l->peer[p].host);
+    f->pid = p == n->rank ? (int)getpid() : l->peer[p].pid;
+}
+
+static void tell_cause(weir_net *n, int p, const weir_fault *f)
+{
+    weir_cause body;
+
+    weir_cause_make(f, &body);
+    n->world->tell(n, p, WEIR_WORD_FAIL, 0, &body, sizeof body);
+}
+
+static void lose(weir_net *n, int p, const weir_fault *f)
+{
+    if (n->life && !weir_loss_is(n, p, WEIR_PEER_LOST | WEIR_PEER_LEFT))
+        tell_cause(n, p, f); /* it may still be there, and shall know that we do not count on it */
+    weir_loss_add(n, p, f);
+}
+
+void weir_life_give_up(weir_net *n, int p, weir_err code, const char *what)
+{
+    weir_fault f;
+
+    weir_life_fault(n, p, code, &f);
+    snprintf(f.what, sizeof f.what, "%s", what);
+    lose(n, p, &f);
+}
+
+/* ---- words ---- */
+
+static void on_hello(weir_net *n, int from, const void *body, size_t len)
+{
+    weir_life *l = n->life;
+    peer *p = &l->peer[from];
+    weir_hello h;
+
+    if (p->hello || !weir_hello_read(body, len, &h)) {
+        weir_log(WEIR_LOG_WARN, "net", "a greeting of rank %d that is none was dropped", from);
+        return;
+    }
+    if (h.size != (uint32_t)n->size)
+        snprintf(l->misfit, sizeof l->misfit, "rank %d was told that the run has %u ranks, rank %d that it has %d", from, h.size,
+                 n->rank, n->size);
+    p->hello = true;
+    p->pid = h.pid;
+    snprintf(p->host, sizeof p->host, "%s", h.host);
+    l->hellos++;
+    n->world->tell(n, from, WEIR_WORD_WELCOME, 0, NULL, 0);
+    weir_life_wake(n);
+}
+
+static void on_welcome(weir_net *n, int from)
+{
+    if (n->life->peer[from].welcome)
+        return;
+    n->life->peer[from].welcome = true;
+    n->life->welcomes++;
+    weir_life_wake(n);
+}
+
+static void on_fail(weir_net *n, int from, const void *body, size_t len)
+{
+    weir_fault f;
+
+    if (weir_cause_read(body, len, n->size, &f))
+        weir_loss_add(n, from, &f);
+    else
+        weir_log(WEIR_LOG_WARN, "net", "a fault told by rank %d that makes no sense was dropped", from);
+}
+
+void weir_life_word(weir_net *n, int from, weir_word word, uint64_t tag, const void *body, size_t len)
+{
+    weir_life *l = n->life;
+    peer *p = &l->peer[from];
+
+    p->heard = n->world->now(n->sched);
+    if (word == WEIR_WORD_DATA || (word == WEIR_WORD_LIFE && tag != p->doing))
+        p->moved = p->heard;
+    switch (word) {
+    case WEIR_WORD_HELLO: on_hello(n, from, body, len); break;
+    case WEIR_WORD_WELCOME: on_welcome(n, from); break;
+    case WEIR_WORD_LIFE: p->doing = tag; break;
+    case WEIR_WORD_DONE: weir_loss_left(n, from); break;
+    case WEIR_WORD_BYE:
+        p->bye = true;
+        weir_life_wake(n);
+        break;
+    case WEIR_WORD_FAIL: on_fail(n, from, body, len); break;
+    default: break;
+    }
+}
+
+void weir_life_gone(weir_net *n, int p)
+{
+    if (!n->life->peer[p].bye && !n->closing)
+        weir_life_give_up(n, p, WEIR_LOST, "ended");
+}
+
+/* ---- the clock ---- */
+
+/* The peer, alive as far as we know, that was silent longest; -1: none for longer than the timeout. */
+static int most_silent(const weir_net *n, double now)
+{
+    const weir_life *l = n->life;
+    double longest = l->timeout;
+    int who = -1;
+
+    for (int p = 0; p < n->size; p++)
+        if (p != n->rank && l->peer[p].hello && !weir_loss_is(n, p, WEIR_PEER_LOST | WEIR_PEER_LEFT) &&
+            now - l->peer[p].heard > longest) {
+            longest = now - l->peer[p].heard;
+            who = p;
+        }
+    return who;
+}
+
+static void end_silent(weir_net *n, double now)
+{
+    weir_fault f;
+
+    for (int p; (p = most_silent(n, now)) >= 0;) {
+        if (n->life->peer[p].bye) { /* it left in order, and the rest of what it sent will not come any more */
+            weir_loss_left(n, p);
+            continue;
+        }
+        weir_life_fault(n, p, WEIR_SILENT, &f);
+        f.silent = now - n->life->peer[p].heard;
+        snprintf(f.what, sizeof f.what, "was silent for %.1f s", f.silent);
+        lose(n, p, &f);
+    }
+}
+
+/* A live peer from whom a fibre has waited too long for something, while it did not get on itself. */
+static int most_stalled(const weir_net *n, double now, double *since)
+{
+    for (const weir_op *o = n->posted; o; o = o->next) {
+        if (!o->waiter || o->peer < 0 || o->peer == n->rank)
+            continue;
+        *since = o->at > n->life->peer[o->peer].moved ? o->at : n->life->peer[o->peer].moved;
+        if (now - *since > n->life->stall)
+            return o->peer;
+    }
+    return -1;
+}
+
+static void end_stalled(weir_net *n, double now)
+{
+    double since;
+    char what[80];
+
+    for (int p; (p = most_stalled(n, now, &since)) >= 0;) {
+        snprintf(what, sizeof what, "was waited for %.1f s, alive but busy", now - since);
+        weir_life_give_up(n, p, WEIR_SILENT, what);
+    }
+}
+
+double weir_life_tick(weir_net *n)
+{
+    weir_life *l = n->life;
+    double now = n->world->now(n->sched), gap;
+
+    if (!l)
+        return WEIR_NEVER;
+    gap = now - l->clock;
+    l->clock = now;
+    if (gap > l->timeout / 2) /* we did not look for long: stopped, or busy. That is nobody else's silence */
+        for (int p = 0; p < n->size; p++)
+            l->peer[p].heard = l->peer[p].moved = now;
+    if (now >= l->next_beat) {
+        for (int p = 0; p < n->size; p++)
+            if (p != n->rank && l->peer[p].hello && !weir_loss_is(n, p, WEIR_PEER_LOST | WEIR_PEER_LEFT))
+                n->world->tell(n, p, WEIR_WORD_LIFE, atomic_load(&n->doing), NULL, 0);
+        l->next_beat = now + l->beat;
+    }
+    if (!n->closing) {
+        end_silent(n, now);
+        end_stalled(n, now);
+    }
+    return now + l->beat / 4 < l->next_beat ? now + l->beat / 4 : l->next_beat;
+}
+
+/* ---- coming and going ---- */
+
+static weir_err meet_failed(weir_net *n, double waited)
+{
+    const weir_life *l = n->life;
+    weir_op op = {.err = WEIR_OK, .peer = -1};
+    int p = 0;
+
+    if (l->misfit[0])
+        return weir_fail(WEIR_MISFIT, "%s", l->misfit);
+    op.err = weir_loss_all(n, &op.peer);
+    if (op.err)
+        return weir_net_why(n, &op);
+    while (p == n->rank || (l->peer[p].hello && l->peer[p].welcome))
+        p++;
+    return weir_fail(WEIR_SILENT, "rank %d did not join the run within %.0f s", p, waited);
+}
+
+weir_err weir_life_meet(weir_net *n)
+{
+    weir_life *l = n->life;
+    weir_hello body = {.size = (uint32_t)n->size, .pid = (int32_t)getpid()};
+    double wait = l->timeout > MEET ? l->timeout : MEET, until = n->world->now(n->sched) + wait;
+    int who;
+
+    memcpy(body.host, l->host, sizeof body.host);
+    for (int p = 0; p < n->size; p++)
+        if (p != n->rank)
+            n->world->tell(n, p, WEIR_WORD_HELLO, 0, &body, sizeof body);
+    while (l->hellos < n->size - 1 || l->welcomes < n->size - 1 || l->misfit[0]) {
+        if (l->misfit[0] || weir_loss_all(n, &who) || n->world->now(n->sched) >= until)
+            return meet_failed(n, wait);
+        watch(n, until);
+    }
+    if (n->world->met)
+        n->world->met(n);
+    return WEIR_OK;
+}
+
+static bool all_gone(const weir_net *n)
+{
+    for (int p = 0; p < n->size; p++)
+        if (p != n->rank && !n->life->peer[p].bye && !weir_loss_is(n, p, WEIR_PEER_LOST | WEIR_PEER_LEFT))
+            return false;
+    return true;
+}
+
+static void say_goodbye(weir_net *n)
+{
+    double until = n->world->now(n->sched) + LEAVE;
+
+    for (int p = 0; p < n->size; p++)
+        if (p != n->rank && !weir_loss_is(n, p, WEIR_PEER_LOST)) {
+            n->world->tell(n, p, WEIR_WORD_DONE, 0, NULL, 0);
+            n->world->tell(n, p, WEIR_WORD_BYE, 0, NULL, 0);
+        }
+    while (!all_gone(n) && n->world->now(n->sched) < until)
+        watch(n, until);
+}
+
+static void say_why(weir_net *n, weir_err why, const char *sentence)
+{
+    weir_fault f;
+
+    weir_net_fault(n, &f);
+    if (!f.code) { /* nobody else is to blame */
+        weir_life_fault(n, n->rank, WEIR_LOST, &f);
+        f.cause = (weir_err)weir_err_exit(why);
+        snprintf(f.what, sizeof f.what, "%s", sentence);
+    }
+    for (int p = 0; p < n->size; p++)
+        if (p != n->rank)
+            tell_cause(n, p, &f);
+}
+
+void weir_life_leave(weir_net *n, weir_err why, const char *sentence)
+{
+    if (!n->life)
+        return;
+    if (why)
+        say_why(n, why, sentence);
+    else
+        say_goodbye(n);
+}

@@ -1,0 +1,396 @@
+/* match.c - operations: which message goes to which receive, the same in every world. */
+#include "net/world.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum { IDLE, SENDING, POSTED, LENT };
+
+/* What a held message costs besides its bytes, so that empty ones count too; how long a cancelled send may take. */
+enum { HELD_EXTRA = 256 };
+static const double LET_OUT = 1.0;
+
+void weir_op_done(weir_op *o, weir_err err)
+{
+    if (o->kind != LENT)
+        o->kind = IDLE;
+    o->err = err;
+    o->done = true;
+    if (o->waiter)
+        weir_sched_ready(o->waiter);
+}
+
+void weir_op_sent(weir_net *n, weir_op *o)
+{
+    bool lost = weir_loss_is(n, o->peer, WEIR_PEER_LOST); /* one that has left in order may well have taken it first */
+
+    weir_op_done(o, lost ? weir_loss_of(n, o->peer, &o->peer) : WEIR_OK);
+}
+
+/* ---- messages ---- */
+
+static void drop(weir_net *n, weir_msg *m)
+{
+    if (m->self)
+        free(m);
+    else
+        n->world->drop(n, m);
+}
+
+static bool fits(const weir_op *o, const weir_msg *m)
+{
+    return o->generation == m->generation && (o->peer == WEIR_ANY || o->peer == m->from) && !((o->tag ^ m->tag) & o->mask);
+}
+
+static void fetch_self(weir_op *o, weir_msg *m)
+{
+    if (!o->cap) {
+        o->data = m->data;
+        o->own = m;
+    } else {
+        if (m->len)
+            memcpy(o->data, m->data, m->len);
+        free(m);
+    }
+    weir_op_done(o, WEIR_OK);
+}
+
+/* `o` is on no list and `m` neither. */
+static void match(weir_net *n, weir_op *o, weir_msg *m)
+{
+    o->peer = m->from;
+    o->tag = m->tag;
+    o->len = m->len;
+    o->kind = o->cap ? IDLE : LENT;
+    if (!m->self)
+        n->count.received += m->len;
+    if (o->cap && m->len > o->cap) {
+        drop(n, m);
+        weir_op_done(o, WEIR_BIG);
+    } else if (m->self) {
+        fetch_self(o, m);
+    } else {
+        n->world->fetch(n, o, m);
+    }
+}
+
+static void unpost(weir_net *n, weir_op **at)
+{
+    weir_op *o = *at;
+
+    if (!(*at = o->next))
+        n->posted_tail = at;
+    o->next = NULL;
+}
+
+/* ---- messages nobody asked for yet: on shelves by their source, so that one sender's pile does not hide another's ---- */
+
+static void hold(weir_net *n, weir_msg *m)
+{
+    int shelf = m->from % WEIR_SHELVES;
+
+    m->next = NULL;
+    m->number = n->arrivals++;
+    *n->arrived[shelf].last = m;
+    n->arrived[shelf].last = &m->next;
+    if (!m->self)
+        n->held += m->len + HELD_EXTRA;
+}
+
+static weir_msg *unhold(weir_net *n, int shelf, weir_msg **at)
+{
+    weir_msg *m = *at;
+
+    if (!(*at = m->next))
+        n->arrived[shelf].last = at;
+    if (!m->self)
+        n->held -= m->len + HELD_EXTRA;
+    return m;
+}
+
+/* Takes the first of them that fits; NULL: none does. */
+static weir_msg *find_held(weir_net *n, const weir_op *o)
+{
+    weir_msg **found = NULL, **at;
+    int shelf = 0;
+
+    for (int i = 0; i < WEIR_SHELVES; i++) {
+        if (o->peer != WEIR_ANY && i != o->peer % WEIR_SHELVES)
+            continue;
+        for (at = &n->arrived[i].first; *at && !fits(o, *at); at = &(*at)->next)
+            ;
+        if (*at && (!found || (*at)->number < (*found)->number)) {
+            found = at;
+            shelf = i;
+        }
+    }
+    return found ? unhold(n, shelf, found) : NULL;
+}
+
+/* Too much is held: gives up whom most of it is from. */
+static void refuse_more(weir_net *n)
+{
+    size_t most = 0, *bytes = calloc((size_t)n->size, sizeof *bytes);
+    int who = -1;
+
+    for (int i = 0; bytes && i < WEIR_SHELVES; i++)
+        for (weir_msg *m = n->arrived[i].first; m; m = m->next) {
+            bytes[m->from] += m->self ? 0 : m->len + HELD_EXTRA;
+            if (bytes[m->from] > most) {
+                most = bytes[m->from];
+                who = m->from;
+            }
+        }
+    free(bytes);
+    if (who >= 0)
+        weir_life_give_up(n, who, WEIR_LOST, "sent more than may be held of messages nobody had asked for");
+}
+
+void weir_match_arrive(weir_net *n, weir_msg *m)
+{
+    if (m->generation < n->generation || weir_loss_is(n, m->from, WEIR_PEER_LOST) || n->closing) {
+        drop(n, m);
+        return;
+    }
+    for (weir_op **at = &n->posted; *at; at = &(*at)->next)
+        if (fits(*at, m)) {
+            weir_op *o = *at;
+            unpost(n, at);
+            match(n, o, m);
+            return;
+        }
+    hold(n, m);
+    if (n->held > n->hold)
+        refuse_more(n);
+}
+
+void weir_match_drop(weir_net *n, int before)
+{
+    for (int i = 0; i < WEIR_SHELVES; i++)
+        for (weir_msg **at = &n->arrived[i].first; *at;)
+            if ((*at)->generation < before)
+                drop(n, unhold(n, i, at));
+            else
+                at = &(*at)->next;
+}
+
+/* ---- verbs ---- */
+
+/* Ends what can never come to pass. */
+static bool refused(weir_op *o, weir_err err, int who)
+{
+    if (!err)
+        return false;
+    o->peer = who;
+    weir_op_done(o, err);
+    return true;
+}
+
+static bool no_such_rank(weir_net *n, weir_op *o, int peer, int least)
+{
+    return refused(o, peer < least || peer >= n->size ? WEIR_USAGE : WEIR_OK, peer);
+}
+
+static void send_self(weir_net *n, weir_op *o)
+{
+    size_t head = (sizeof(weir_msg) + 15) / 16 * 16;
+    weir_msg *m = malloc(head + o->len);
+
+    if (!m) {
+        weir_op_done(o, WEIR_FAILED);
+        return;
+    }
+    *m = (weir_msg){.from = n->rank, .generation = o->generation, .tag = o->tag, .len = o->len, .data = (char *)m + head,
+                    .self = true};
+    if (o->data && o->len)
+        memcpy(m->data, o->data, o->len);
+    else
+        memset(m->data, 0, o->len);
+    n->count.copied += o->len;
+    weir_op_done(o, WEIR_OK);
+    weir_match_arrive(n, m);
+}
+
+void weir_net_send(weir_net *n, int peer, uint64_t tag, const void *data, size_t len, weir_op *o)
+{
+    int who = peer;
+    weir_err err;
+
+    *o = (weir_op){.peer = peer, .tag = tag, .data = (void *)(uintptr_t)data, .len = len, .generation = n->generation, .kind = SENDING};
+    if (no_such_rank(n, o, peer, 0))
+        return;
+    err = weir_loss_all(n, &who);
+    if (!err)
+        err = weir_loss_of(n, peer, &who);
+    if (refused(o, err, who))
+        return;
+    if (peer == n->rank) {
+        send_self(n, o);
+        return;
+    }
+    n->count.sent += len;
+    n->count.messages++;
+    n->world->send(n, o);
+}
+
+void weir_net_recv(weir_net *n, int peer, uint64_t tag, uint64_t mask, void *buf, size_t cap, weir_op *o)
+{
+    int who = peer;
+    weir_msg *m;
+
+    *o = (weir_op){.peer = peer, .tag = tag, .mask = mask, .data = buf, .cap = cap, .generation = n->generation, .kind = POSTED};
+    if (no_such_rank(n, o, peer, WEIR_ANY) || refused(o, weir_loss_all(n, &who), who))
+        return;
+    if ((m = find_held(n, o))) {
+        match(n, o, m);
+        return;
+    }
+    if (refused(o, weir_loss_of(n, peer, &who), who))
+        return;
+    *n->posted_tail = o;
+    n->posted_tail = &o->next;
+}
+
+void weir_net_release(weir_net *n, weir_op *o)
+{
+    if (!o->done || o->kind != LENT)
+        return;
+    drop(n, o->own);
+    o->kind = IDLE;
+    o->own = o->data = NULL;
+}
+
+/* ---- waiting ---- */
+
+/* Operations that are waited for together: pointers, or a row. */
+typedef struct batch {
+    weir_op **some, *row;
+    int count;
+} batch;
+
+static weir_op *at(const batch *b, int i) { return b->row ? &b->row[i] : b->some[i]; }
+
+/* Sleeps until something has happened to one of them. A deadline that has passed is a look at what is there. */
+static weir_err park(weir_net *n, const batch *b, double until, bool *looked)
+{
+    double now = n->world->now(n->sched);
+
+    if (now >= until) {
+        if (*looked)
+            return weir_fail(WEIR_LATE, "a message did not come before its deadline");
+        *looked = true;
+        n->world->idle(n->sched, 0);
+        return WEIR_OK;
+    }
+    for (int i = 0; i < b->count; i++) {
+        weir_op *o = at(b, i);
+        if (!o)
+            continue;
+        o->waiter = n->sched->current;
+        if (o->kind == POSTED && o->at <= 0)
+            o->at = now;
+    }
+    weir_sched_block(n, until);
+    for (int i = 0; i < b->count; i++)
+        if (at(b, i))
+            at(b, i)->waiter = NULL;
+    return WEIR_OK;
+}
+
+static int first_done(const batch *b)
+{
+    for (int i = 0; i < b->count; i++)
+        if (at(b, i) && at(b, i)->done)
+            return i;
+    return -1;
+}
+
+weir_err weir_net_wait(weir_net *n, weir_op **ops, int count, double deadline, int *which)
+{
+    batch b = {.some = ops, .count = count};
+    double until = deadline > 0 ? deadline : WEIR_NEVER;
+    bool looked = false;
+    int i;
+
+    while ((i = first_done(&b)) < 0)
+        WEIR_TRY(park(n, &b, until, &looked));
+    *which = i;
+    return WEIR_OK;
+}
+
+weir_err weir_net_wait_all(weir_net *n, weir_op *ops, int count, double deadline)
+{
+    batch b = {.row = ops, .count = count};
+    double until = deadline > 0 ? deadline : WEIR_NEVER;
+    bool looked = false;
+
+    for (;;) {
+        int done = 0;
+        for (int i = 0; i < count; i++)
+            if (ops[i].done) {
+                WEIR_TRY(weir_net_why(n, &ops[i]));
+                done++;
+            }
+        if (done == count)
+            return WEIR_OK;
+        WEIR_TRY(park(n, &b, until, &looked));
+    }
+}
+
+/* The bytes of a send that is under way come back when the peer's machine has taken them, or when the link to it is closed. */
+static void let_out(weir_net *n, weir_op *o, double limit)
+{
+    while (!o->done && n->world->now(n->sched) < limit)
+        n->world->idle(n->sched, limit);
+    if (!o->done)
+        weir_life_give_up(n, o->peer, WEIR_SILENT, "did not take a message");
+    while (!o->done)
+        n->world->idle(n->sched, n->world->now(n->sched) + 1e-2);
+}
+
+static void unpost_one(weir_net *n, weir_op *o)
+{
+    for (weir_op **at = &n->posted; *at; at = &(*at)->next)
+        if (*at == o) {
+            unpost(n, at);
+            break;
+        }
+    weir_op_done(o, WEIR_STALE);
+}
+
+void weir_net_cancel(weir_net *n, weir_op **ops, int count)
+{
+    double limit = 0;
+
+    for (int i = 0; i < count; i++) {
+        if (!ops[i])
+            continue;
+        ops[i]->waiter = NULL;
+        if (ops[i]->done)
+            weir_net_release(n, ops[i]);
+        else if (ops[i]->kind == POSTED)
+            unpost_one(n, ops[i]);
+    }
+    for (int i = 0; i < count; i++)
+        if (ops[i] && !ops[i]->done) {
+            if (limit <= 0)
+                limit = n->world->now(n->sched) + LET_OUT;
+            let_out(n, ops[i], limit);
+            weir_net_release(n, ops[i]);
+        }
+}
+
+void weir_match_judge(weir_net *n, weir_err (*judge)(weir_net *, weir_op *, int *who))
+{
+    for (weir_op **at = &n->posted; *at;) {
+        weir_op *o = *at;
+        int who = o->peer;
+        weir_err err = judge(n, o, &who);
+        if (!err) {
+            at = &o->next;
+            continue;
+        }
+        unpost(n, at);
+        o->peer = who;
+        weir_op_done(o, err);
+    }
+}

@@ -1,0 +1,226 @@
+/* net.c - the table of worlds, a run from open to close, and what is written once over the verbs. */
+#include "net/world.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define X(name) &weir_net_##name.plug,
+static const weir_plug *const worlds[] = {
+#include "net/list.h"
+    NULL};
+#undef X
+weir_plugs weir_nets = worlds;
+
+/* ---- one rank ---- */
+
+weir_err weir_net_open(weir_net *n, weir_sched *s, const weir_world *world, void *self, const weir_place *place)
+{
+    *n = (weir_net){.sched = s, .world = world, .self = self, .rank = place->rank, .size = place->size, .strict = true};
+    n->posted_tail = &n->posted;
+    for (int i = 0; i < WEIR_SHELVES; i++)
+        n->arrived[i].last = &n->arrived[i].first;
+    n->losses_tail = &n->losses;
+    n->hold = (size_t)((weir_world_self *)self)->hold;
+    n->board = place->board;
+    weir_net_rt_fill(n);
+    return WEIR_OK;
+}
+
+void weir_net_close(weir_net *n)
+{
+    weir_match_drop(n, INT32_MAX);
+    for (weir_loss *l = n->losses, *next; l; l = next) {
+        next = l->next;
+        free(l);
+    }
+    free(n->peer);
+}
+
+typedef struct first {
+    weir_net *net;
+    weir_err (*fn)(weir_net *, void *);
+    void *arg;
+} first;
+
+static weir_err first_fibre(void *arg)
+{
+    first *f = arg;
+    weir_err err = f->net->life ? weir_life_meet(f->net) : WEIR_OK;
+
+    if (!err)
+        err = f->fn(f->net, f->arg);
+    weir_life_leave(f->net, err, weir_why_text());
+    weir_loss_end(f->net);
+    return err;
+}
+
+static weir_err run_first(first *f)
+{
+    weir_fibre_task *t;
+    weir_err err;
+
+    WEIR_TRY(weir_net_fibre(f->net, "comm", first_fibre, f, &t));
+    weir_sched_run(f->net->sched);
+    err = t->result;
+    if (err)
+        weir_fail(err, "%s", t->why.text);
+    return err;
+}
+
+/* Opens the links of a rank that has peers, runs, closes. */
+static weir_err run_linked(first *f, const weir_place *place)
+{
+    weir_net *n = f->net;
+    weir_err err;
+
+    if (n->size == 1)
+        return run_first(f);
+    WEIR_TRY(weir_life_open(n, place));
+    err = n->world->open(n, place);
+    if (!err) {
+        err = run_first(f);
+        weir_match_drop(n, INT32_MAX);
+        n->world->close(n, err ? 0.5 : 5);
+        weir_sched_drain(n->sched); /* the last buffers have come back */
+    }
+    weir_life_close(n);
+    return err;
+}
+
+weir_err weir_run_one(const weir_world *world, void *self, const weir_place *place, weir_err (*fn)(weir_net *, void *), void *arg)
+{
+    weir_sched sched;
+    weir_net net;
+    first f = {&net, fn, arg};
+    weir_err err;
+
+    if (place->size < 1 || place->rank < 0 || place->rank >= place->size)
+        return weir_fail(WEIR_USAGE, "rank %d of %d: a rank is at least 0 and below the size", place->rank, place->size);
+    WEIR_TRY(weir_sched_open(&sched, world));
+    err = weir_net_open(&net, &sched, world, self, place);
+    if (!err) {
+        sched.state = &net;
+        err = run_linked(&f, place);
+        weir_net_close(&net);
+    }
+    weir_sched_close(&sched);
+    return err;
+}
+
+/* ---- worlds ---- */
+
+static weir_err find_world(const char *spec, const weir_world **world)
+{
+    const weir_plug *p;
+
+    WEIR_TRY(weir_plug_find(weir_nets, "net", spec, &p));
+    *world = (const weir_world *)p;
+    return WEIR_OK;
+}
+
+static const char *resolve(const char *spec) { return !strcmp(spec, "auto") ? "zmq" : spec; }
+
+weir_err weir_net_run(const char *spec, const weir_place *place, weir_err (*fn)(weir_net *, void *), void *arg)
+{
+    const weir_world *world;
+    weir_arena *arena;
+    void *self;
+    weir_err err;
+
+    WEIR_TRY(find_world(resolve(spec), &world));
+    if (!(arena = weir_arena_new()))
+        return weir_fail_nomem(0);
+    err = weir_plug_make(&world->plug, "net", resolve(spec), arena, &self);
+    if (!err)
+        err = (world->run ? world->run : weir_run_one)(world, self, place, fn, arg);
+    weir_arena_free(arena);
+    return err;
+}
+
+weir_err weir_net_check(const char *spec, weir_net_facts *facts)
+{
+    const weir_world *world;
+    weir_arena *arena;
+    void *self;
+    weir_err err;
+
+    WEIR_TRY(find_world(resolve(spec), &world));
+    if (!(arena = weir_arena_new()))
+        return weir_fail_nomem(0);
+    err = weir_plug_make(&world->plug, "net", resolve(spec), arena, &self);
+    weir_arena_free(arena);
+    if (!err)
+        *facts = world->facts;
+    return err;
+}
+
+/* ---- small verbs ---- */
+
+int weir_net_rank(const weir_net *n) { return n->rank; }
+int weir_net_size(const weir_net *n) { return n->size; }
+const char *weir_net_name(const weir_net *n) { return n->world->plug.name; }
+bool weir_net_dry(const weir_net *n) { return n->dry; }
+weir_net_count weir_net_counted(const weir_net *n) { return n->count; }
+double weir_net_now(weir_net *n) { return n->world->now(n->sched); }
+
+void weir_net_phase(weir_net *n, weir_phase phase, uint64_t step)
+{
+    uint64_t doing = step << 8 | (uint64_t)phase;
+
+    atomic_store_explicit(&n->doing, doing, memory_order_relaxed);
+    if (n->board && (uint64_t)n->rank < n->board->ranks)
+        atomic_store_explicit(&n->board->slot[n->rank].doing, doing, memory_order_relaxed);
+}
+
+weir_err weir_net_spend(weir_net *n, double cost)
+{
+    double until = weir_net_now(n) + cost;
+
+    if (weir_sched_here(n->sched)) {
+        while (weir_net_now(n) < until && !n->closing)
+            weir_sched_block(n, until);
+    } else {
+        struct timespec t = {.tv_sec = (time_t)cost, .tv_nsec = (long)((cost - (double)(time_t)cost) * 1e9)};
+        while (nanosleep(&t, &t))
+            ;
+    }
+    return WEIR_OK;
+}
+
+/* ---- written once over the verbs ---- */
+
+/* Waits for one; on an error it has been cancelled. */
+static weir_err finish(weir_net *n, weir_op *o)
+{
+    int which;
+    weir_err err = weir_net_wait(n, &o, 1, 0, &which);
+
+    if (!err)
+        err = weir_net_why(n, o);
+    if (err)
+        weir_net_cancel(n, &o, 1);
+    return err;
+}
+
+weir_err weir_net_send_wait(weir_net *n, int peer, uint64_t tag, const void *data, size_t len)
+{
+    weir_op o;
+
+    weir_net_send(n, peer, tag, data, len, &o);
+    return finish(n, &o);
+}
+
+weir_err weir_net_recv_wait(weir_net *n, int peer, uint64_t tag, void *buf, size_t cap, size_t *len)
+{
+    weir_op o;
+
+    weir_net_recv(n, peer, tag, WEIR_EXACT, buf, cap, &o);
+    WEIR_TRY(finish(n, &o));
+    weir_net_release(n, &o); /* cap 0: the message was lent, and must be empty */
+    if (o.len > cap)
+        return weir_fail(WEIR_BIG, "a message of %zu bytes from rank %d where an empty one was expected", o.len, o.peer);
+    if (len)
+        *len = o.len;
+    return WEIR_OK;
+}

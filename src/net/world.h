@@ -1,0 +1,188 @@
+/* world.h - inside net/: what all worlds share, and the table that each supplies.
+ *
+ *   net.c    run, accessors, helpers            sched.c  fibres, deadlines, wakes from other threads
+ *   match.c  operations and their messages      queue.c  queues and threads of a rank
+ *   loss.c   lost peers, faults, renewal        life.c   meeting, signs of life, leaving (worlds with real peers)
+ *   frame.c  what crosses the wire              zmq.c    a world
+ *
+ * A world moves bytes and closes links. It never matches, judges or blames. */
+#ifndef WEIR_NET_WORLD_H
+#define WEIR_NET_WORLD_H
+#include "core/fibre.h"
+#include "net/launch.h"
+#include "net/net.h"
+#include <pthread.h>
+#include <stdatomic.h>
+
+/* A message that has arrived: whole, or (mpi) its head only. Allocated by the world, often as the beginning of something larger. */
+typedef struct weir_msg {
+    struct weir_msg *next;
+    int from, generation;
+    uint64_t tag;
+    size_t len;
+    void *data;
+    uint64_t number; /* match.c's: in the order of arrival */
+    bool self; /* sent by this rank to itself: match.c's own */
+} weir_msg;
+
+/* What one net says to another, besides data. */
+typedef enum {
+    WEIR_WORD_DATA = 1,
+    WEIR_WORD_HELLO,   /* body: weir_hello. First on the path that carries data */
+    WEIR_WORD_WELCOME, /* the answer, first on the path that carries the words below */
+    WEIR_WORD_LIFE,    /* tag: step << 8 | phase */
+    WEIR_WORD_DONE,    /* no more data will come. On the data's path, behind them */
+    WEIR_WORD_BYE,     /* the end of this link is no loss */
+    WEIR_WORD_FAIL,    /* body: weir_cause. I leave, or give you up; this is the first cause */
+    WEIR_WORDS
+} weir_word;
+
+typedef struct weir_sched weir_sched;
+
+/* All are called on the comm thread. None blocks but idle. */
+typedef struct weir_world {
+    weir_plug plug; /* its options must begin with weir_world_options */
+    weir_net_facts facts;
+    size_t stack; /* of a fibre */
+    /* A whole run; NULL: weir_run_one, a rank per process (or thread), by open and close. */
+    weir_err (*run)(const struct weir_world *, void *self, const weir_place *, weir_err (*fn)(weir_net *, void *), void *arg);
+    /* Sets n->link, starts listening and connecting. On an error nothing is left. Not called for a run of one rank. */
+    weir_err (*open)(weir_net *, const weir_place *);
+    /* Everybody has said hello to everybody: what only newcomers need may go. NULL: nothing to do. */
+    void (*met)(weir_net *);
+    /* Lets out what is on its way for at most `linger` seconds; every buffer lent to sends comes back. */
+    void (*close)(weir_net *, double linger);
+    /* Takes o->data, o->len to o->peer, not self; weir_op_done when the bytes are free, at once or later. */
+    void (*send)(weir_net *, weir_op *o);
+    /* A word to a peer, by copy; to one that is gone: nothing happens. */
+    void (*tell)(weir_net *, int peer, weir_word, uint64_t tag, const void *body, size_t len);
+    /* `o` has matched `m`. o->cap: the bytes go to o->data and the message is dropped. Else o->data (8-aligned) lies in the message,
+     * and o->own = m until it is dropped. weir_op_done now or later. */
+    void (*fetch)(weir_net *, weir_op *o, weir_msg *m);
+    void (*drop)(weir_net *, weir_msg *);
+    /* The peer is lost: the bytes of sends to it come back soon (weir_op_done); words may still be told. Called once. */
+    void (*cut)(weir_net *, int peer);
+    /* Runs wakes, delivers what has arrived, gives signs of life; if none of these happened, sleeps until one does, or `until`. */
+    void (*idle)(weir_sched *, double until);
+    double (*now)(weir_sched *); /* [any thread] */
+    /* Virtual time: idle shall return at the task's deadline. NULL: the scheduler watches the deadlines itself. */
+    void (*arm)(weir_fibre_task *, double deadline);
+} weir_world;
+
+/* What every world's options begin with. */
+typedef struct weir_world_self {
+    int64_t hold; /* bytes */
+} weir_world_self;
+#define WEIR_WORLD_OPTIONS                                                                                                       \
+    {"hold", WEIR_OPT_INT, offsetof(weir_world_self, hold), "1073741824",                                                        \
+     "bytes of messages nobody asked for that are kept before their sender is given up", .min = 1, .max = 1e18}
+
+#define X(name) extern const weir_world weir_net_##name;
+#include "net/list.h"
+#undef X
+
+/* ---- sched.c: one per comm thread ---- */
+struct weir_sched {
+    const weir_world *world;
+    void *state; /* the world's */
+    pthread_t thread;
+    weir_fibre *main;
+    weir_fibre_task *current, *ready, **tail, *all;
+    int live;
+    unsigned turns;
+    _Atomic(weir_wake *) remote; /* a stack: pushed by anyone, taken whole by the comm thread */
+    atomic_int asleep;
+    int bell; /* an eventfd, rung for a sleeper */
+};
+struct weir_fibre_task {
+    weir_wake wake; /* first */
+    atomic_bool waking;
+    weir_net *net;
+    weir_fibre *fibre;
+    weir_err (*fn)(void *);
+    void *arg;
+    weir_err result;
+    bool queued, finished, blocked;
+    double deadline;
+    double armed[2]; /* the world's: timers of this task */
+    weir_fibre_task *next_ready, *next, *joiner;
+    char name[16];
+    weir_why why;
+};
+weir_err weir_sched_open(weir_sched *, const weir_world *);
+void weir_sched_run(weir_sched *); /* until no fibre lives */
+void weir_sched_close(weir_sched *);
+void weir_sched_ready(weir_fibre_task *); /* comm thread only; waking for nothing does no harm */
+void weir_sched_wake(weir_fibre_task *);  /* [any thread] */
+void weir_sched_remote(weir_sched *, weir_wake *); /* [any thread] fn will run on the comm thread */
+bool weir_sched_drain(weir_sched *); /* runs what was handed over; was there any */
+bool weir_sched_sleep(weir_sched *); /* about to sleep: false if there is something to run first. Then the bell rings */
+void weir_sched_woken(weir_sched *, bool rung); /* rung: the bell can be read */
+bool weir_sched_here(const weir_sched *); /* [any thread] is this the comm thread */
+void weir_sched_block(weir_net *, double deadline); /* the running fibre, until woken (perhaps for nothing) or late */
+
+/* ---- one rank ---- */
+typedef struct weir_loss {
+    struct weir_loss *next;
+    int peer;         /* who is gone */
+    weir_fault fault; /* who is to blame */
+} weir_loss;
+enum { WEIR_SHELVES = 16 };
+enum { WEIR_PEER_LOST = 1, WEIR_PEER_TOLD = 2, WEIR_PEER_LEFT = 4, WEIR_PEER_OUT = 8 };
+
+struct weir_net {
+    weir_sched *sched;
+    const weir_world *world;
+    void *self; /* the world's options */
+    void *link; /* the world's own; NULL when alone */
+    int rank, size, generation;
+    bool strict, dry, closing;
+    atomic_int aborted;
+    weir_wake abort_wake;
+    weir_op *posted, **posted_tail;
+    struct { weir_msg *first, **last; } arrived[WEIR_SHELVES]; /* messages nobody asked for yet, by source */
+    uint64_t arrivals;
+    size_t held, hold; /* bytes in `arrived`, and their limit */
+    unsigned char *peer; /* WEIR_PEER_ bits, from the first loss or renewal on; NULL: all is well */
+    weir_loss *losses, **losses_tail, *first; /* first: what ends this generation */
+    struct weir_life *life; /* NULL: alone, or in a world that knows all */
+    _Atomic uint64_t doing; /* step << 8 | phase */
+    weir_board *board;
+    weir_net_count count;
+    struct weir_net_rt { weir_rt rt; weir_net *net; } rt;
+};
+weir_err weir_net_open(weir_net *, weir_sched *, const weir_world *, void *self, const weir_place *);
+void weir_net_close(weir_net *);
+weir_err weir_run_one(const weir_world *, void *self, const weir_place *, weir_err (*fn)(weir_net *, void *), void *arg);
+void weir_net_rt_fill(weir_net *);
+
+/* ---- match.c ---- */
+void weir_match_arrive(weir_net *, weir_msg *); /* takes the message over */
+void weir_op_done(weir_op *, weir_err);
+void weir_op_sent(weir_net *, weir_op *); /* a send's bytes are free: done, well or not as its peer is */
+void weir_match_drop(weir_net *, int before); /* held messages of generations before that one */
+/* Ends posted receives with what `judge` says of each (it may name another peer); WEIR_OK leaves one as it is. */
+void weir_match_judge(weir_net *, weir_err (*judge)(weir_net *, weir_op *, int *who));
+
+/* ---- loss.c ---- */
+void weir_loss_add(weir_net *, int peer, const weir_fault *); /* a peer is gone; again: nothing happens */
+void weir_loss_left(weir_net *, int peer);                    /* one has left in order */
+weir_err weir_loss_all(weir_net *, int *who);                 /* the reason why nothing can be started, if there is one */
+weir_err weir_loss_of(weir_net *, int peer, int *who);        /* why nothing will come of `peer` (or WEIR_ANY), if so */
+bool weir_loss_is(const weir_net *, int peer, int bits);
+void weir_loss_end(weir_net *); /* the first fibre has returned */
+void weir_loss_text(const weir_fault *, char *text, size_t room);
+
+/* ---- life.c ---- */
+weir_err weir_life_open(weir_net *, const weir_place *);
+void weir_life_close(weir_net *);
+weir_err weir_life_meet(weir_net *);                /* [blocks] until everybody is there */
+void weir_life_leave(weir_net *, weir_err why, const char *sentence); /* [blocks] says goodbye, or the first cause */
+/* The world reports: a word from a peer (DATA: only that it came), and a link that has ended. */
+void weir_life_word(weir_net *, int from, weir_word, uint64_t tag, const void *body, size_t len);
+void weir_life_gone(weir_net *, int peer);
+double weir_life_tick(weir_net *); /* signs of life, and who gives none; called by idle after each delivery. Next at... */
+void weir_life_fault(weir_net *, int peer, weir_err, weir_fault *); /* what is known of it now; `what` is left empty */
+void weir_life_give_up(weir_net *, int peer, weir_err, const char *what);
+void weir_life_wake(weir_net *);
+#endif
