@@ -4,15 +4,22 @@
 #include <math.h>
 #include <string.h>
 
-_Static_assert(sizeof(weir_frame) == 40 && sizeof(weir_hello) == 72 && sizeof(weir_cause) == 304, "no holes on the wire");
+_Static_assert(sizeof(weir_frame) == 48 && sizeof(weir_hello) == 72 && sizeof(weir_cause) == 304, "no holes on the wire");
 
 static uint32_t sum_of(const weir_frame *f) { return (uint32_t)weir_hash(f, offsetof(weir_frame, sum), WEIR_FRAME_MAGIC); }
 
-void weir_frame_make(weir_frame *f, weir_word kind, int generation, int from, uint64_t tag, size_t len)
+void weir_frame_seal(weir_frame *f)
 {
-    *f = (weir_frame){.magic = WEIR_FRAME_MAGIC, .version = WEIR_FRAME_VERSION, .kind = (uint16_t)kind,
-                      .generation = generation, .from = (uint32_t)from, .tag = tag, .len = len};
+    f->magic = WEIR_FRAME_MAGIC;
+    f->version = WEIR_FRAME_VERSION;
     f->sum = sum_of(f);
+}
+
+void weir_frame_make(weir_frame *f, weir_word kind, const weir_net *n, uint64_t tag, size_t len)
+{
+    *f = (weir_frame){.kind = (uint16_t)kind, .generation = n->generation, .from = (uint32_t)n->rank, .tag = tag, .len = len};
+    f->doing = atomic_load_explicit(&n->doing, memory_order_relaxed);
+    weir_frame_seal(f);
 }
 
 bool weir_frame_read(const void *bytes, size_t n, int size, weir_frame *out)

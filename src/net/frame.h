@@ -1,6 +1,6 @@
 /* frame.h - what crosses the wire. Little-endian, as the machines we run on; another order fails the magic.
  *
- * Every message is a head of 40 bytes, and a body of `len` bytes unless that is 0. A head with another magic, version or checksum, an
+ * Every message is a head of 48 bytes, and a body of `len` bytes unless that is 0. A head with another magic, version or checksum, an
  * unknown kind, a sender outside the run or a body of another length is not ours: it is dropped, never parsed. */
 #ifndef WEIR_NET_FRAME_H
 #define WEIR_NET_FRAME_H
@@ -14,7 +14,8 @@ typedef struct weir_frame {
     int32_t generation;
     uint32_t from;
     uint64_t tag, len;
-    uint32_t zero, sum; /* sum: low half of the hash of the 36 bytes before it */
+    uint64_t doing; /* the sender's step << 8 | phase */
+    uint32_t zero, sum; /* sum: low half of the hash of the 44 bytes before it */
 } weir_frame;
 
 typedef struct weir_hello {
@@ -30,7 +31,8 @@ typedef struct weir_cause {
     char host[64], what[200];
 } weir_cause;
 
-void weir_frame_make(weir_frame *, weir_word, int generation, int from, uint64_t tag, size_t len);
+void weir_frame_make(weir_frame *, weir_word, const weir_net *from, uint64_t tag, size_t len);
+void weir_frame_seal(weir_frame *); /* the fields are set: magic, version and checksum follow */
 /* `n` bytes that claim to be a head, of a run of `size` ranks: false if they are not. */
 bool weir_frame_read(const void *bytes, size_t n, int size, weir_frame *);
 /* Bodies that claim to be a greeting or a fault: false if they are not. Texts end, numbers are in range. */

@@ -99,7 +99,7 @@ static void tell_cause(weir_net *n, int p, const weir_fault *f)
     weir_cause body;
 
     weir_cause_make(f, &body);
-    n->world->tell(n, p, WEIR_WORD_FAIL, 0, &body, sizeof body);
+    n->world->tell(n, p, WEIR_WORD_FAIL, &body, sizeof body);
 }
 
 static void lose(weir_net *n, int p, const weir_fault *f)
@@ -137,7 +137,7 @@ static void on_hello(weir_net *n, int from, const void *body, size_t len)
     p->pid = h.pid;
     snprintf(p->host, sizeof p->host, "%s", h.host);
     l->hellos++;
-    n->world->tell(n, from, WEIR_WORD_WELCOME, 0, NULL, 0);
+    n->world->tell(n, from, WEIR_WORD_WELCOME, NULL, 0);
     weir_life_wake(n);
 }
 
@@ -160,18 +160,18 @@ static void on_fail(weir_net *n, int from, const void *body, size_t len)
         weir_log(WEIR_LOG_WARN, "net", "a fault told by rank %d that makes no sense was dropped", from);
 }
 
-void weir_life_word(weir_net *n, int from, weir_word word, uint64_t tag, const void *body, size_t len)
+void weir_life_word(weir_net *n, int from, weir_word word, uint64_t doing, const void *body, size_t len)
 {
     weir_life *l = n->life;
     peer *p = &l->peer[from];
 
     p->heard = n->world->now(n->sched);
-    if (word == WEIR_WORD_DATA || (word == WEIR_WORD_LIFE && tag != p->doing))
+    if (word == WEIR_WORD_DATA || doing != p->doing)
         p->moved = p->heard;
+    p->doing = doing;
     switch (word) {
     case WEIR_WORD_HELLO: on_hello(n, from, body, len); break;
     case WEIR_WORD_WELCOME: on_welcome(n, from); break;
-    case WEIR_WORD_LIFE: p->doing = tag; break;
     case WEIR_WORD_DONE: weir_loss_left(n, from); break;
     case WEIR_WORD_BYE:
         p->bye = true;
@@ -261,7 +261,7 @@ double weir_life_tick(weir_net *n)
     if (now >= l->next_beat) {
         for (int p = 0; p < n->size; p++)
             if (p != n->rank && l->peer[p].hello && !weir_loss_is(n, p, WEIR_PEER_LOST | WEIR_PEER_LEFT))
-                n->world->tell(n, p, WEIR_WORD_LIFE, atomic_load(&n->doing), NULL, 0);
+                n->world->tell(n, p, WEIR_WORD_LIFE, NULL, 0);
         l->next_beat = now + l->beat;
     }
     if (!n->closing) {
@@ -299,7 +299,7 @@ weir_err weir_life_meet(weir_net *n)
     memcpy(body.host, l->host, sizeof body.host);
     for (int p = 0; p < n->size; p++)
         if (p != n->rank)
-            n->world->tell(n, p, WEIR_WORD_HELLO, 0, &body, sizeof body);
+            n->world->tell(n, p, WEIR_WORD_HELLO, &body, sizeof body);
     while (l->hellos < n->size - 1 || l->welcomes < n->size - 1 || l->misfit[0]) {
         if (l->misfit[0] || weir_loss_all(n, &who) || n->world->now(n->sched) >= until)
             return meet_failed(n, wait);
@@ -324,11 +324,14 @@ static void say_goodbye(weir_net *n)
 
     for (int p = 0; p < n->size; p++)
         if (p != n->rank && !weir_loss_is(n, p, WEIR_PEER_LOST)) {
-            n->world->tell(n, p, WEIR_WORD_DONE, 0, NULL, 0);
-            n->world->tell(n, p, WEIR_WORD_BYE, 0, NULL, 0);
+            n->world->tell(n, p, WEIR_WORD_DONE, NULL, 0);
+            n->world->tell(n, p, WEIR_WORD_BYE, NULL, 0);
         }
     while (!all_gone(n) && n->world->now(n->sched) < until)
         watch(n, until);
+    for (int p = 0; p < n->size; p++) /* who has said goodbye wants nothing more: closing need not wait for it */
+        if (n->life->peer[p].bye && !weir_loss_is(n, p, WEIR_PEER_LOST))
+            n->world->cut(n, p);
 }
 
 static void say_why(weir_net *n, weir_err why, const char *sentence)

@@ -235,16 +235,21 @@ void weir_net_send(weir_net *n, int peer, uint64_t tag, const void *data, size_t
 void weir_net_recv(weir_net *n, int peer, uint64_t tag, uint64_t mask, void *buf, size_t cap, weir_op *o)
 {
     int who = peer;
+    weir_err err;
     weir_msg *m;
 
     *o = (weir_op){.peer = peer, .tag = tag, .mask = mask, .data = buf, .cap = cap, .generation = n->generation, .kind = POSTED};
-    if (no_such_rank(n, o, peer, WEIR_ANY) || refused(o, weir_loss_all(n, &who), who))
+    if (no_such_rank(n, o, peer, WEIR_ANY))
+        return;
+    err = weir_loss_all(n, &who);
+    if (refused(o, err, who))
         return;
     if ((m = find_held(n, o))) {
         match(n, o, m);
         return;
     }
-    if (refused(o, weir_loss_of(n, peer, &who), who))
+    err = weir_loss_of(n, peer, &who);
+    if (refused(o, err, who))
         return;
     *n->posted_tail = o;
     n->posted_tail = &o->next;

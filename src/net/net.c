@@ -81,7 +81,7 @@ static weir_err run_linked(first *f, const weir_place *place)
     if (!err) {
         err = run_first(f);
         weir_match_drop(n, INT32_MAX);
-        n->world->close(n, err ? 0.5 : 5);
+        n->world->close(n, !err);
         weir_sched_drain(n->sched); /* the last buffers have come back */
     }
     weir_life_close(n);

@@ -30,7 +30,7 @@ typedef enum {
     WEIR_WORD_DATA = 1,
     WEIR_WORD_HELLO,   /* body: weir_hello. First on the path that carries data */
     WEIR_WORD_WELCOME, /* the answer, first on the path that carries the words below */
-    WEIR_WORD_LIFE,    /* tag: step << 8 | phase */
+    WEIR_WORD_LIFE,    /* nothing but a sign of life, which everything else is too */
     WEIR_WORD_DONE,    /* no more data will come. On the data's path, behind them */
     WEIR_WORD_BYE,     /* the end of this link is no loss */
     WEIR_WORD_FAIL,    /* body: weir_cause. I leave, or give you up; this is the first cause */
@@ -50,12 +50,12 @@ typedef struct weir_world {
     weir_err (*open)(weir_net *, const weir_place *);
     /* Everybody has said hello to everybody: what only newcomers need may go. NULL: nothing to do. */
     void (*met)(weir_net *);
-    /* Lets out what is on its way for at most `linger` seconds; every buffer lent to sends comes back. */
-    void (*close)(weir_net *, double linger);
+    /* Lets out what is on its way: in order all of it, else the last words; for seconds at most. Every lent buffer comes back. */
+    void (*close)(weir_net *, bool in_order);
     /* Takes o->data, o->len to o->peer, not self; weir_op_done when the bytes are free, at once or later. */
     void (*send)(weir_net *, weir_op *o);
     /* A word to a peer, by copy; to one that is gone: nothing happens. */
-    void (*tell)(weir_net *, int peer, weir_word, uint64_t tag, const void *body, size_t len);
+    void (*tell)(weir_net *, int peer, weir_word, const void *body, size_t len);
     /* `o` has matched `m`. o->cap: the bytes go to o->data and the message is dropped. Else o->data (8-aligned) lies in the message,
      * and o->own = m until it is dropped. weir_op_done now or later. */
     void (*fetch)(weir_net *, weir_op *o, weir_msg *m);
@@ -178,8 +178,8 @@ weir_err weir_life_open(weir_net *, const weir_place *);
 void weir_life_close(weir_net *);
 weir_err weir_life_meet(weir_net *);                /* [blocks] until everybody is there */
 void weir_life_leave(weir_net *, weir_err why, const char *sentence); /* [blocks] says goodbye, or the first cause */
-/* The world reports: a word from a peer (DATA: only that it came), and a link that has ended. */
-void weir_life_word(weir_net *, int from, weir_word, uint64_t tag, const void *body, size_t len);
+/* The world reports: a word from a peer and what it was doing (DATA: only that it came), and a link that has ended. */
+void weir_life_word(weir_net *, int from, weir_word, uint64_t doing, const void *body, size_t len);
 void weir_life_gone(weir_net *, int peer);
 double weir_life_tick(weir_net *); /* signs of life, and who gives none; called by idle after each delivery. Next at... */
 void weir_life_fault(weir_net *, int peer, weir_err, weir_fault *); /* what is known of it now; `what` is left empty */

@@ -89,7 +89,7 @@ static void send_data(weir_net *n, weir_op *o)
     void *socket = z->peer[o->peer].dealer;
     weir_frame head;
 
-    weir_frame_make(&head, WEIR_WORD_DATA, o->generation, n->rank, o->tag, o->len);
+    weir_frame_make(&head, WEIR_WORD_DATA, n, o->tag, o->len);
     if (!socket || put_bytes(socket, &head, sizeof head, o->len ? ZMQ_SNDMORE : 0) < 0) {
         weir_op_done(o, WEIR_LOST);
         weir_life_gone(n, o->peer);
@@ -102,7 +102,7 @@ static void send_data(weir_net *n, weir_op *o)
         weir_op_done(o, WEIR_OK);
 }
 
-static void tell(weir_net *n, int peer, weir_word word, uint64_t tag, const void *body, size_t len)
+static void tell(weir_net *n, int peer, weir_word word, const void *body, size_t len)
 {
     sockets *z = n->link;
     bool by_dealer = word == WEIR_WORD_HELLO || word == WEIR_WORD_DONE;
@@ -110,7 +110,7 @@ static void tell(weir_net *n, int peer, weir_word word, uint64_t tag, const void
     unsigned char name[WEIR_ZMQ_NAME];
     weir_frame head;
 
-    weir_frame_make(&head, word, n->generation, n->rank, tag, len);
+    weir_frame_make(&head, word, n, 0, len);
     weir_zmq_name(peer, name);
     if (!socket || (!by_dealer && put_bytes(socket, name, sizeof name, ZMQ_SNDMORE) < 0))
         return; /* it is gone */
@@ -211,7 +211,7 @@ static void deliver(weir_net *n, parcel *p, const weir_frame *head)
     int from = (int)head->from;
     void *body = zmq_msg_data(&p->body);
 
-    weir_life_word(n, from, (weir_word)head->kind, head->tag, body, head->len);
+    weir_life_word(n, from, (weir_word)head->kind, head->doing, body, head->len);
     if (head->kind != WEIR_WORD_DATA) {
         drop(n, &p->msg);
         return;

@@ -16,12 +16,16 @@ void weir_zmq_name(int rank, unsigned char name[WEIR_ZMQ_NAME])
     memcpy(name + 1, &r, 4);
 }
 
+/* The descriptor that becomes readable when something changes. It does so only after somebody has looked and found nothing: this is
+ * the first look. */
 static int fd_of(void *socket)
 {
-    int fd = -1;
-    size_t size = sizeof fd;
+    int fd = -1, events;
+    size_t size = sizeof fd, events_size = sizeof events;
 
-    return zmq_getsockopt(socket, ZMQ_FD, &fd, &size) ? -1 : fd;
+    if (zmq_getsockopt(socket, ZMQ_FD, &fd, &size) || zmq_getsockopt(socket, ZMQ_EVENTS, &events, &events_size))
+        return -1;
+    return fd;
 }
 
 /* ZeroMQ's sentence for what has just gone wrong. */
@@ -139,14 +143,14 @@ static void shut_link(weir_net *n, int peer, int linger_ms)
 
 void weir_zmq_cut(weir_net *n, int peer) { shut_link(n, peer, 0); }
 
-void weir_zmq_close(weir_net *n, double linger)
+void weir_zmq_close(weir_net *n, bool in_order)
 {
     sockets *z = n->link;
-    int ms = (int)(linger * 1e3), words_ms = ms < 500 ? ms : 500;
+    int data_ms = in_order ? 5000 : 0, words_ms = in_order ? 500 : 200; /* at most; what nobody waits for is soon out */
 
     weir_zmq_met(n);
     for (int p = 0; p < n->size; p++)
-        shut_link(n, p, ms);
+        shut_link(n, p, data_ms);
     if (z->router) {
         zmq_setsockopt(z->router, ZMQ_LINGER, &words_ms, sizeof words_ms);
         zmq_close(z->router);
@@ -194,6 +198,6 @@ weir_err weir_zmq_open(weir_net *n, const weir_place *place)
         z->poll[i] = (struct pollfd){.fd = i == WEIR_ZMQ_BELL ? n->sched->bell : -1, .events = POLLIN};
     err = z->peer && z->poll ? open_sockets(n) : weir_fail_nomem(fds * sizeof *z->poll);
     if (err)
-        weir_zmq_close(n, 0);
+        weir_zmq_close(n, false);
     return err;
 }

@@ -31,6 +31,6 @@ void weir_zmq_name(int rank, unsigned char name[WEIR_ZMQ_NAME]);
 weir_err weir_zmq_open(weir_net *, const weir_place *);
 void weir_zmq_met(weir_net *);
 void weir_zmq_cut(weir_net *, int peer);
-void weir_zmq_close(weir_net *, double linger);
+void weir_zmq_close(weir_net *, bool in_order);
 void weir_zmq_free_spare(sockets *);
 #endif

@@ -1,0 +1,351 @@
+/* launch.c - ranks of one machine: started, watched, ended. */
+#include "net/launch.h"
+#include "core/log.h"
+#include "net/launch_child.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { RANKS_MAX = 4096 };
+/* After the first failure: when stopped ranks are killed, and when all others are. */
+static const double MOMENT = 0.4, PATIENCE = 1.0;
+
+typedef struct launch {
+    weir_child *child;
+    int size, alive, ends; /* ends: how many have ended, to number them */
+    int signals;           /* a signalfd */
+    sigset_t before;       /* the caller's mask */
+    uint64_t asked;        /* bit n: signal n was sent to us, and passed on */
+    double failed;         /* when the first failure was seen; 0: none yet */
+    weir_run_env env;
+    weir_board *board;
+    size_t board_bytes;
+    int lifeline; /* the writing end: ours alone, for as long as we live */
+} launch;
+
+static double now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* ---- set-up ---- */
+
+static weir_err name_run(char *dir, size_t room)
+{
+    const char *base = getenv("XDG_RUNTIME_DIR");
+    uint64_t id;
+
+    if (getrandom(&id, sizeof id, 0) != (ssize_t)sizeof id)
+        return weir_fail(WEIR_FAILED, "no random numbers: %s", strerror(errno));
+    if (!base || base[0] != '/' || strlen(base) > 60 || access(base, W_OK | X_OK))
+        base = "/tmp";
+    snprintf(dir, room, "%s/weir-%016llx", base, (unsigned long long)id);
+    return WEIR_OK;
+}
+
+static weir_err make_board(launch *l)
+{
+    l->board_bytes = sizeof(weir_board) + (size_t)l->size * sizeof(weir_board_slot);
+    l->env.board = memfd_create("weir-board", MFD_CLOEXEC);
+    if (l->env.board < 0 || ftruncate(l->env.board, (off_t)l->board_bytes))
+        return weir_fail(WEIR_FAILED, "no shared page for the ranks: %s", strerror(errno));
+    l->board = mmap(NULL, l->board_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, l->env.board, 0);
+    if (l->board == MAP_FAILED) {
+        l->board = NULL;
+        return weir_fail_nomem(l->board_bytes);
+    }
+    l->board->ranks = (uint64_t)l->size;
+    return WEIR_OK;
+}
+
+static const int forwarded[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
+enum { FORWARDED = sizeof forwarded / sizeof forwarded[0] };
+
+static weir_err watch_signals(launch *l)
+{
+    sigset_t set;
+
+    sigemptyset(&set);
+    for (int i = 0; i < FORWARDED; i++)
+        sigaddset(&set, forwarded[i]);
+    sigaddset(&set, SIGCHLD);
+    sigaddset(&set, SIGTSTP);
+    l->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (l->signals < 0)
+        return weir_fail(WEIR_FAILED, "no signalfd: %s", strerror(errno));
+    sigprocmask(SIG_BLOCK, &set, &l->before);
+    return WEIR_OK;
+}
+
+static weir_err prepare(launch *l, int workers)
+{
+    int ends[2];
+
+    *l = (launch){.size = workers, .signals = -1, .lifeline = -1, .env = {.size = workers, .board = -1, .lifeline = -1}};
+    sigprocmask(SIG_SETMASK, NULL, &l->before);
+    if (!(l->child = calloc((size_t)workers, sizeof *l->child)))
+        return weir_fail_nomem((size_t)workers * sizeof *l->child);
+    for (int r = 0; r < workers; r++)
+        l->child[r].out.from = l->child[r].err.from = -1;
+    WEIR_TRY(name_run(l->env.dir, sizeof l->env.dir));
+    WEIR_TRY(make_board(l));
+    if (pipe2(ends, O_CLOEXEC))
+        return weir_fail(WEIR_FAILED, "no pipe: %s", strerror(errno));
+    l->env.lifeline = ends[0];
+    l->lifeline = ends[1];
+    return watch_signals(l);
+}
+
+/* ---- watching ---- */
+
+static void signal_all(launch *l, int n)
+{
+    for (int r = 0; r < l->size; r++)
+        if (l->child[r].pid > 0 && !l->child[r].ended)
+            kill(l->child[r].pid, n);
+}
+
+static bool on_request(const launch *l, int status)
+{
+    int n = WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status) - 128;
+
+    return n > 0 && n < 64 && l->asked >> n & 1;
+}
+
+static void child_ended(launch *l, weir_child *c, int status)
+{
+    c->ended = ++l->ends;
+    c->status = status;
+    l->alive--;
+    if (status && !on_request(l, status) && l->failed <= 0)
+        l->failed = now();
+}
+
+static void reap(launch *l)
+{
+    int status;
+
+    for (int r = 0; r < l->size; r++) {
+        weir_child *c = &l->child[r];
+        while (c->pid > 0 && !c->ended && waitpid(c->pid, &status, WNOHANG | WUNTRACED | WCONTINUED) == c->pid) {
+            if (WIFSTOPPED(status) || WIFCONTINUED(status))
+                c->stopped = WIFSTOPPED(status);
+            else
+                child_ended(l, c, status);
+        }
+    }
+}
+
+/* Ctrl-Z stops ranks too, though they are in groups of their own, and all go on together. */
+static void pause_all(launch *l)
+{
+    signal_all(l, SIGSTOP);
+    raise(SIGSTOP);
+    signal_all(l, SIGCONT);
+}
+
+static void read_signals(launch *l)
+{
+    struct signalfd_siginfo s;
+
+    while (read(l->signals, &s, sizeof s) == (ssize_t)sizeof s) {
+        if (s.ssi_signo == SIGTSTP) {
+            pause_all(l);
+        } else if (s.ssi_signo != SIGCHLD) {
+            l->asked |= (uint64_t)1 << s.ssi_signo;
+            signal_all(l, (int)s.ssi_signo);
+        }
+    }
+    reap(l);
+}
+
+static void end(weir_child *c)
+{
+    if (c->pid > 0 && !c->ended && !c->killed)
+        c->killed = !kill(c->pid, SIGKILL);
+}
+
+/* Ends what does not leave by itself; the milliseconds until the next look, -1: nothing to do. */
+static int end_late(launch *l)
+{
+    double since = now() - l->failed;
+
+    if (l->failed <= 0)
+        return -1;
+    for (int r = 0; r < l->size; r++)
+        if (since > PATIENCE || (since > MOMENT && l->child[r].stopped))
+            end(&l->child[r]);
+    return since > PATIENCE ? 100 : 20;
+}
+
+static void watch(launch *l, struct pollfd *set)
+{
+    while (l->alive) {
+        nfds_t n = 0;
+        set[n++] = (struct pollfd){.fd = l->signals, .events = POLLIN};
+        for (int r = 0; r < l->size; r++) {
+            set[n++] = (struct pollfd){.fd = l->child[r].out.from, .events = POLLIN};
+            set[n++] = (struct pollfd){.fd = l->child[r].err.from, .events = POLLIN};
+        }
+        if (poll(set, n, end_late(l)) < 0)
+            continue;
+        for (int r = 0; r < l->size; r++) {
+            if (set[1 + 2 * r].revents)
+                weir_lines_read(&l->child[r].out);
+            if (set[2 + 2 * r].revents)
+                weir_lines_read(&l->child[r].err);
+        }
+        read_signals(l);
+    }
+    for (int r = 0; r < l->size; r++) {
+        weir_lines_close(&l->child[r].out);
+        weir_lines_close(&l->child[r].err);
+    }
+}
+
+/* ---- the verdict ---- */
+
+static int code_of(const weir_child *c) { return WIFSIGNALED(c->status) ? WEIR_LOST : WEXITSTATUS(c->status); }
+
+/* A rank that left with 10 or 11 only tells of another. */
+static bool is_cause(const weir_child *c)
+{
+    return WIFSIGNALED(c->status) || (WEXITSTATUS(c->status) != WEIR_LOST && WEXITSTATUS(c->status) != WEIR_SILENT);
+}
+
+/* The first failure: the first of those that are causes, else the first of all; NULL: there was none. */
+static weir_child *first_failure(launch *l)
+{
+    weir_child *first = NULL;
+
+    for (int r = 0; r < l->size; r++) {
+        weir_child *c = &l->child[r];
+        if (!c->status || c->killed || on_request(l, c->status))
+            continue;
+        if (!first || is_cause(c) > is_cause(first) || (is_cause(c) == is_cause(first) && c->ended < first->ended))
+            first = c;
+    }
+    return first;
+}
+
+/* 128 + n if some left because we passed on signal n; 0: none did. */
+static int requested_code(const launch *l)
+{
+    for (int r = 0; r < l->size; r++) {
+        int status = l->child[r].status;
+        if (status && !l->child[r].killed && on_request(l, status))
+            return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+    }
+    return 0;
+}
+
+static void print_failure(const launch *l, const weir_child *c)
+{
+    uint64_t doing = atomic_load(&l->board->slot[c->rank].doing);
+    const char *phase = weir_phase_name((weir_phase)(doing & 0xff)), *why = c->err.error;
+    char host[64] = "unknown", who[128];
+    int first = c->err.count > WEIR_LINES_LAST ? c->err.count - WEIR_LINES_LAST : 0, code = code_of(c);
+
+    if (gethostname(host, sizeof host - 1))
+        strcpy(host, "unknown");
+    snprintf(who, sizeof who, "rank %d (host %s, pid %d", c->rank, host, (int)c->pid);
+    if (WIFSIGNALED(c->status))
+        fprintf(stderr, WEIR_LINES_ERROR "%s) was killed by signal %d in phase %s of step %llu (exit %d)\n", who, WTERMSIG(c->status),
+                phase, (unsigned long long)(doing >> 8), code);
+    else if (!is_cause(c) && !strncmp(why, "rank ", 5)) /* it names the one to blame */
+        fprintf(stderr, WEIR_LINES_ERROR "%s (exit %d)\n", why, code);
+    else
+        fprintf(stderr, WEIR_LINES_ERROR "%s, phase %s): %s (exit %d)\n", who, phase, why[0] ? why : "left without a word", code);
+    for (int i = first; i < c->err.count; i++)
+        fprintf(stderr, "  %s\n", c->err.last[i % WEIR_LINES_LAST]);
+    fflush(stderr);
+}
+
+static int verdict(launch *l)
+{
+    weir_child *first = first_failure(l);
+    int requested = requested_code(l);
+
+    if (!first || (requested && !is_cause(first)))
+        return requested;
+    print_failure(l, first);
+    return code_of(first);
+}
+
+/* ---- from beginning to end ---- */
+
+/* Ranks remove their files once all have met; those that died before have left theirs. */
+static void remove_run(const weir_run_env *env)
+{
+    char path[256];
+
+    for (int r = 0; r < env->size; r++) {
+        snprintf(path, sizeof path, "%s/r%d", env->dir, r);
+        unlink(path);
+    }
+    rmdir(env->dir);
+}
+
+static weir_err start_all(launch *l, char **argv)
+{
+    for (int r = 0; r < l->size; r++) {
+        WEIR_TRY(weir_child_start(&l->child[r], r, &l->env, &l->before, argv));
+        l->alive++;
+    }
+    return WEIR_OK;
+}
+
+static void clean_up(launch *l)
+{
+    if (l->env.dir[0])
+        remove_run(&l->env);
+    if (l->board)
+        munmap(l->board, l->board_bytes);
+    for (int i = 0; i < 4; i++) {
+        int fd = ((int[]){l->env.board, l->env.lifeline, l->lifeline, l->signals})[i];
+        if (fd >= 0)
+            close(fd);
+    }
+    sigprocmask(SIG_SETMASK, &l->before, NULL);
+    free(l->child);
+}
+
+weir_err weir_launch(int workers, char **argv, int *code)
+{
+    launch l;
+    struct pollfd *set;
+    weir_err err;
+
+    if (workers < 1 || workers > RANKS_MAX)
+        return weir_fail(WEIR_USAGE, "%d workers: a number from 1 to %d was expected", workers, RANKS_MAX);
+    set = calloc((size_t)(1 + 2 * workers), sizeof *set);
+    err = set ? prepare(&l, workers) : weir_fail_nomem((size_t)workers * sizeof *set);
+    if (!set)
+        return err;
+    if (!err) {
+        err = start_all(&l, argv);
+        for (int r = 0; err && r < l.size; r++)
+            end(&l.child[r]); /* a rank could not be started: the others go */
+        watch(&l, set);
+    }
+    if (!err)
+        *code = verdict(&l);
+    clean_up(&l);
+    free(set);
+    return err;
+}

@@ -1,0 +1,109 @@
+/* lines.c - see lines.h. */
+#include "net/lines.h"
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static void write_all(int fd, const char *bytes, size_t n)
+{
+    while (n) {
+        ssize_t done = write(fd, bytes, n);
+        if (done < 0 && errno != EINTR)
+            return; /* nobody reads us any more: that is no reason to stop the run */
+        if (done > 0) {
+            bytes += done;
+            n -= (size_t)done;
+        }
+    }
+}
+
+/* Could the line, as far as it has come, be a fatal error? */
+static bool may_be_error(const weir_lines *l)
+{
+    size_t n = strlen(WEIR_LINES_ERROR);
+
+    return !strncmp(l->line, WEIR_LINES_ERROR, l->len < n ? l->len : n);
+}
+
+static bool is_error(const weir_lines *l) { return l->len >= strlen(WEIR_LINES_ERROR) && may_be_error(l); }
+
+/* One write a line, so that lines of several ranks do not mix. */
+static void pass_prefixed(weir_lines *l)
+{
+    char text[sizeof l->prefix + WEIR_LINE_MAX + 1];
+    int n = snprintf(text, sizeof text, "%s%.*s\n", l->prefix, (int)l->len, l->line);
+
+    write_all(l->to, text, (size_t)n);
+}
+
+static void keep_last(weir_lines *l)
+{
+    snprintf(l->last[l->count++ % WEIR_LINES_LAST], sizeof l->last[0], "%.*s", (int)(l->len < 255 ? l->len : 255), l->line);
+}
+
+/* A line is complete: ended by `end`, or (0) cut because it is long or the last. */
+static void end_line(weir_lines *l, char end)
+{
+    if (is_error(l)) {
+        snprintf(l->error, sizeof l->error, "%.*s", (int)(l->len - strlen(WEIR_LINES_ERROR)), l->line + strlen(WEIR_LINES_ERROR));
+    } else {
+        if (l->prefix[0]) {
+            pass_prefixed(l);
+        } else {
+            write_all(l->to, l->line + l->shown, l->len - l->shown);
+            if (end)
+                write_all(l->to, &end, 1);
+        }
+        if (end != '\r' && l->len)
+            keep_last(l);
+    }
+    l->len = l->shown = 0;
+}
+
+static void add(weir_lines *l, const char *bytes, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (bytes[i] == '\n' || (bytes[i] == '\r' && !l->prefix[0])) {
+            end_line(l, bytes[i]);
+            continue;
+        }
+        if (l->len == sizeof l->line)
+            end_line(l, 0);
+        l->line[l->len++] = bytes[i];
+    }
+    if (l->prefix[0] || may_be_error(l))
+        return;
+    write_all(l->to, l->line + l->shown, l->len - l->shown);
+    l->shown = l->len;
+}
+
+static void shut(weir_lines *l)
+{
+    if (l->len)
+        end_line(l, 0);
+    close(l->from);
+    l->from = -1;
+}
+
+void weir_lines_read(weir_lines *l)
+{
+    char bytes[4096];
+    ssize_t n;
+
+    while (l->from >= 0 && (n = read(l->from, bytes, sizeof bytes)) != 0) {
+        if (n > 0)
+            add(l, bytes, (size_t)n);
+        else if (errno != EINTR)
+            break;
+    }
+    if (l->from >= 0 && (n == 0 || errno != EAGAIN))
+        shut(l);
+}
+
+void weir_lines_close(weir_lines *l)
+{
+    weir_lines_read(l);
+    if (l->from >= 0)
+        shut(l);
+}

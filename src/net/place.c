@@ -1,0 +1,137 @@
+/* place.c - which rank am I. Flags and variables come from users and launchers: wrong ones are refused by name. */
+#include "net/place.h"
+#include "net/launch.h"
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { RANKS_MAX = 1 << 20 };
+
+static weir_err read_number(const char *name, const char *text, long least, long most, int *out)
+{
+    char *end;
+    long x;
+
+    errno = 0;
+    x = strtol(text, &end, 10);
+    if (end == text || *end || errno || x < least || x > most)
+        return weir_fail(WEIR_USAGE, "%s=%.40s: a whole number from %ld to %ld was expected", name, text, least, most);
+    *out = (int)x;
+    return WEIR_OK;
+}
+
+static weir_err copy(const char *name, const char *text, char *to, size_t room)
+{
+    if (strlen(text) >= room)
+        return weir_fail(WEIR_USAGE, "%s is too long: %zu bytes at most", name, room - 1);
+    memcpy(to, text, strlen(text) + 1);
+    return WEIR_OK;
+}
+
+/* HOST:PORT, an address of version 6 in brackets. */
+static weir_err check_rendezvous(const char *name, const char *text)
+{
+    const char *colon = strrchr(text, ':');
+    int port;
+
+    if (!colon || colon == text || strpbrk(text, " \t\n/"))
+        return weir_fail(WEIR_USAGE, "%s=%.100s: HOST:PORT was expected", name, text);
+    return read_number(name, colon + 1, 1, 65535, &port);
+}
+
+static weir_err from_flags(int rank, int size, const char *rendezvous, weir_place *p)
+{
+    const char *missing = rank == -1 ? "--rank" : size == 0 ? "--size" : !rendezvous && size > 1 ? "--rendezvous" : NULL;
+
+    if (missing)
+        return weir_fail(WEIR_USAGE, "%s is missing: --rank, --size and --rendezvous go together", missing);
+    if (size < 1 || size > RANKS_MAX)
+        return weir_fail(WEIR_USAGE, "--size %d: a number from 1 to %d was expected", size, RANKS_MAX);
+    if (rank < 0 || rank >= size)
+        return weir_fail(WEIR_USAGE, "--rank %d: a number from 0 to %d was expected", rank, size - 1);
+    p->rank = rank;
+    p->size = size;
+    strcpy(p->source, "flags");
+    if (!rendezvous)
+        return WEIR_OK;
+    WEIR_TRY(check_rendezvous("--rendezvous", rendezvous));
+    return copy("--rendezvous", rendezvous, p->rendezvous, sizeof p->rendezvous);
+}
+
+static const char *const variables[] = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"};
+enum { RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT, VARIABLES };
+
+/* All of the set, or (*found false) none of it. */
+static weir_err read_variables(const char *value[VARIABLES], bool *found)
+{
+    const char *missing = NULL, *present = getenv("WEIR_RUN") ? "WEIR_RUN" : NULL;
+
+    for (int i = 0; i < VARIABLES; i++) {
+        value[i] = getenv(variables[i]);
+        if (value[i])
+            present = variables[i];
+        else if (!missing)
+            missing = variables[i];
+    }
+    if (present && missing)
+        return weir_fail(WEIR_USAGE, "%s is not set, but %s is: RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT go together",
+                         missing, present);
+    *found = present;
+    return WEIR_OK;
+}
+
+/* Our own launcher: this machine, a directory to meet in, a board. */
+static weir_err from_launcher(const char *run, weir_place *p)
+{
+    weir_launched launched;
+
+    if (run[0] != '/')
+        return weir_fail(WEIR_USAGE, "WEIR_RUN=%.100s: an absolute path was expected", run);
+    weir_launched_find(&launched);
+    p->board = launched.board;
+    p->rendezvous[0] = 0;
+    strcpy(p->source, "weir");
+    return copy("WEIR_RUN", run, p->run_dir, sizeof p->run_dir);
+}
+
+static weir_err from_variables(const char *const value[VARIABLES], weir_place *p)
+{
+    const char *local = getenv("LOCAL_WORLD_SIZE"), *run = getenv("WEIR_RUN");
+    char at[256];
+
+    WEIR_TRY(read_number("WORLD_SIZE", value[WORLD_SIZE], 1, RANKS_MAX, &p->size));
+    WEIR_TRY(read_number("RANK", value[RANK], 0, p->size - 1, &p->rank));
+    p->local_size = p->size;
+    if (local)
+        WEIR_TRY(read_number("LOCAL_WORLD_SIZE", local, 1, p->size, &p->local_size));
+    WEIR_TRY(read_number("LOCAL_RANK", value[LOCAL_RANK], 0, p->local_size - 1, &p->local_rank));
+    if (run)
+        return from_launcher(run, p);
+    if (strlen(value[MASTER_ADDR]) + strlen(value[MASTER_PORT]) + 2 > sizeof at)
+        return weir_fail(WEIR_USAGE, "MASTER_ADDR is too long");
+    stpcpy(stpcpy(stpcpy(at, value[MASTER_ADDR]), ":"), value[MASTER_PORT]);
+    WEIR_TRY(check_rendezvous("MASTER_ADDR:MASTER_PORT", at));
+    strcpy(p->source, "torchrun");
+    return copy("MASTER_ADDR", at, p->rendezvous, sizeof p->rendezvous);
+}
+
+weir_err weir_place_find(int rank, int size, const char *rendezvous, weir_place *out)
+{
+    weir_place p = {.size = 1, .local_size = 1, .timeout = 30, .stall = 600};
+    const char *value[VARIABLES];
+    bool found = false;
+
+    if (gethostname(p.host, sizeof p.host - 1))
+        strcpy(p.host, "unknown");
+    strcpy(p.source, "alone");
+    if (rank != -1 || size != 0 || rendezvous) {
+        WEIR_TRY(from_flags(rank, size, rendezvous, &p));
+    } else {
+        WEIR_TRY(read_variables(value, &found));
+        if (found)
+            WEIR_TRY(from_variables(value, &p));
+    }
+    *out = p;
+    return WEIR_OK;
+}

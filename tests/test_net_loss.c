@@ -1,0 +1,621 @@
+/* test_net_loss.c - peers that die, stop, fail, leave, stall or talk nonsense: who is blamed, and that nobody hangs. */
+#include "help_ranks.h"
+#include "net/frame.h"
+#include "net/launch.h"
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <zmq.h>
+/* after those it needs */
+#include <cmocka.h>
+
+static uint64_t tag(uint32_t turn, uint32_t part) { return weir_tag(WEIR_CHANNEL_TEST, turn, part); }
+
+static void assert_says(const char *text, const char *part)
+{
+    if (!strstr(text, part))
+        fail_msg("\"%s\" is not in \"%s\"", part, text);
+}
+
+/* ---- a rank that fails tells why ---- */
+
+static weir_err one_fails(weir_net *n, void *arg)
+{
+    weir_fault f;
+    weir_op o, *p = &o;
+    int which;
+
+    (void)arg;
+    if (weir_net_rank(n) == 1) {
+        weir_net_phase(n, WEIR_PHASE_LOAD, 3);
+        return weir_fail(WEIR_INVALID, "the file is bad");
+    }
+    weir_net_recv(n, weir_net_rank(n) ? 0 : 2, tag(0, 0), WEIR_EXACT, NULL, 0, &o); /* names another: strict ends it all the same */
+    WEIR_TRY(weir_net_wait(n, &p, 1, 0, &which));
+    CHECK(o.err == WEIR_LOST && o.peer == 1);
+    weir_net_fault(n, &f);
+    CHECK(f.code == WEIR_LOST && f.rank == 1 && f.phase == WEIR_PHASE_LOAD && f.step == 3 && f.cause == WEIR_INVALID);
+    CHECK(f.pid == getpid() && !strcmp(f.host, "here") && !weir_net_alive(n, 1));
+    weir_net_send(n, weir_net_rank(n) ? 0 : 2, tag(0, 0), NULL, 0, &o);
+    CHECK(o.done && o.err == WEIR_LOST && o.peer == 1);
+    return weir_net_why(n, &o);
+}
+
+static void test_one_fails(void **state)
+{
+    ranks r = {.size = 3, .fn = one_fails};
+
+    (void)state;
+    for (int k = 0; k < 10; k++) {
+        ranks_run(&r);
+        assert_int_equal(r.err[1], WEIR_INVALID);
+        for (int i = 0; i < 3; i += 2) {
+            assert_says(r.why[i], "rank 1 (host here, pid ");
+            assert_says(r.why[i], "left with an error in phase load of step 3: the file is bad");
+            assert_int_equal(r.err[i], WEIR_LOST);
+        }
+    }
+}
+
+/* ---- servers are told of each loss once ---- */
+
+static weir_err loose(weir_net *n, void *arg)
+{
+    weir_op o, *p = &o;
+    int which, lost = 0, data = 0, x;
+    unsigned seen = 0;
+
+    (void)arg;
+    weir_net_strict(n, false);
+    if (weir_net_rank(n)) {
+        WEIR_TRY(weir_net_send_wait(n, 0, weir_tag(WEIR_CHANNEL_SERVE, 0, 0), &(int){weir_net_rank(n)}, sizeof(int)));
+        WEIR_TRY(weir_net_recv_wait(n, 0, tag(0, 0), NULL, 0, NULL));
+        return weir_net_rank(n) == 3 ? WEIR_OK : weir_fail(WEIR_NAN, "one of two");
+    }
+    for (int k = 0; k < 5; k++) {
+        weir_net_recv(n, WEIR_ANY, weir_tag(WEIR_CHANNEL_SERVE, 0, 0), WEIR_WHOLE_CHANNEL, &x, sizeof x, &o);
+        WEIR_TRY(weir_net_wait(n, &p, 1, 0, &which));
+        if (o.err) {
+            CHECK(o.err == WEIR_LOST && (o.peer == 1 || o.peer == 2) && !(seen >> o.peer & 1));
+            seen |= 1u << o.peer;
+            lost++;
+        } else if (++data == 3) {
+            for (int q = 1; q < 4; q++)
+                WEIR_TRY(weir_net_send_wait(n, q, tag(0, 0), NULL, 0));
+        }
+    }
+    CHECK(lost == 2 && data == 3);
+    weir_net_recv(n, WEIR_ANY, weir_tag(WEIR_CHANNEL_SERVE, 0, 0), WEIR_WHOLE_CHANNEL, &x, sizeof x, &o);
+    CHECK(weir_net_wait(n, &p, 1, weir_net_now(n) + 0.05, &which) == WEIR_LATE); /* no more of it; goodbye is none */
+    weir_net_cancel(n, &p, 1);
+    weir_net_recv(n, 1, tag(0, 0), WEIR_EXACT, &x, sizeof x, &o);
+    CHECK(o.done && o.err == WEIR_LOST && o.peer == 1);
+    return WEIR_OK;
+}
+
+static void test_loose(void **state)
+{
+    ranks r = {.size = 4, .fn = loose};
+
+    (void)state;
+    ranks_run(&r);
+    assert_string_equal(r.why[0], "");
+    assert_int_equal(r.err[0], WEIR_OK);
+    assert_int_equal(r.err[3], WEIR_OK);
+}
+
+/* ---- going on with two of three ---- */
+
+static weir_err renewal(weir_net *n, void *arg)
+{
+    int me = weir_net_rank(n), peer = 1 - me, x = 0, which;
+    weir_op old, o, *p = &old;
+
+    (void)arg;
+    if (me == 2)
+        return weir_net_recv_wait(n, 0, tag(9, 0), NULL, 0, NULL), weir_fail(WEIR_DISK, "gone");
+    WEIR_TRY(weir_net_send_wait(n, peer, tag(5, 0), &(int){55}, sizeof(int))); /* of generation 0, never asked for */
+    WEIR_TRY(weir_net_send_wait(n, peer, tag(9, 0), NULL, 0));
+    WEIR_TRY(weir_net_recv_wait(n, peer, tag(9, 0), NULL, 0, NULL));
+    weir_net_recv(n, peer, tag(0, 0), WEIR_EXACT, &x, sizeof x, &old);
+    if (me == 0)
+        WEIR_TRY(weir_net_send_wait(n, 2, tag(9, 0), NULL, 0));
+    WEIR_TRY(weir_net_wait(n, &p, 1, 0, &which));
+    CHECK(old.err == WEIR_LOST && old.peer == 2);
+
+    weir_net_strict(n, false); /* to agree with those that are left */
+    weir_net_send(n, peer, weir_tag(WEIR_CHANNEL_AGREE, 1, 0), &me, sizeof me, &o);
+    WEIR_TRY(weir_net_recv_wait(n, peer, weir_tag(WEIR_CHANNEL_AGREE, 1, 0), &x, sizeof x, NULL));
+    CHECK(x == peer);
+    weir_net_recv(n, peer, tag(1, 0), WEIR_EXACT, &x, sizeof x, &old);
+    if (me == 1) /* rank 0 is ahead: its message of the new generation is kept until we follow */
+        WEIR_TRY(weir_net_spend(n, 0.05));
+    weir_net_renew(n, 1, (int[]){0, 1}, 2);
+    weir_net_strict(n, true);
+    CHECK(weir_net_generation(n) == 1 && old.done && old.err == WEIR_STALE);
+    WEIR_TRY(weir_net_send_wait(n, peer, tag(5, 0), &(int){66}, sizeof(int)));
+    WEIR_TRY(weir_net_recv_wait(n, peer, tag(5, 0), &x, sizeof x, NULL));
+    CHECK(x == 66); /* not 55 */
+    weir_net_recv(n, 2, tag(5, 0), WEIR_EXACT, &x, sizeof x, &o);
+    CHECK(o.done && o.err == WEIR_LOST);
+    return WEIR_OK;
+}
+
+static void test_renewal(void **state)
+{
+    ranks r = {.size = 3, .fn = renewal};
+
+    (void)state;
+    for (int k = 0; k < 5; k++) {
+        ranks_run(&r);
+        assert_string_equal(r.why[0], "");
+        assert_string_equal(r.why[1], "");
+        assert_int_equal(r.err[0] | r.err[1], WEIR_OK);
+    }
+}
+
+/* A member that is lost before the renewal is not forgotten by it. */
+static weir_err renewed_with_the_lost(weir_net *n, void *arg)
+{
+    weir_op o, *p = &o;
+    int which;
+
+    (void)arg;
+    if (weir_net_rank(n) == 1)
+        return weir_fail(WEIR_DISK, "gone");
+    weir_net_recv(n, 1, tag(0, 0), WEIR_EXACT, NULL, 0, &o);
+    WEIR_TRY(weir_net_wait(n, &p, 1, 0, &which));
+    weir_net_renew(n, 1, (int[]){0, 1}, 2);
+    weir_net_recv(n, WEIR_ANY, tag(0, 0), WEIR_EXACT, NULL, 0, &o);
+    CHECK(o.done && o.err == WEIR_LOST && o.peer == 1);
+    return WEIR_OK;
+}
+
+static void test_renewed_with_the_lost(void **state)
+{
+    ranks r = {.size = 2, .fn = renewed_with_the_lost};
+
+    (void)state;
+    ranks_run(&r);
+    assert_string_equal(r.why[0], "");
+}
+
+/* ---- giving up from another thread ---- */
+
+static weir_err give_up(void *arg)
+{
+    usleep(30000);
+    weir_net_abort(arg, WEIR_NAN);
+    weir_net_abort(arg, WEIR_DISK); /* the first counts */
+    return WEIR_OK;
+}
+
+static weir_err aborted(weir_net *n, void *arg)
+{
+    weir_task *t;
+    weir_err err;
+
+    (void)arg;
+    if (weir_net_rank(n))
+        return weir_net_recv_wait(n, 0, tag(0, 0), NULL, 0, NULL);
+    WEIR_TRY(weir_task_start(weir_net_rt(n), "give up", give_up, n, &t));
+    err = weir_net_recv_wait(n, 1, tag(0, 0), NULL, 0, NULL);
+    CHECK(err == WEIR_NAN);
+    CHECK(weir_net_send_wait(n, 1, tag(0, 0), NULL, 0) == WEIR_NAN);
+    WEIR_TRY(weir_task_join(t));
+    return weir_fail(WEIR_NAN, "the loss is not a number");
+}
+
+static void test_aborted(void **state)
+{
+    ranks r = {.size = 2, .fn = aborted};
+
+    (void)state;
+    ranks_run(&r);
+    assert_int_equal(r.err[0], WEIR_NAN);
+    assert_int_equal(r.err[1], WEIR_LOST);
+    assert_says(r.why[1], "rank 0");
+    assert_says(r.why[1], "the loss is not a number");
+}
+
+/* ---- goodbye is no loss ---- */
+
+static weir_err goodbye(weir_net *n, void *arg)
+{
+    int me = weir_net_rank(n), x;
+    weir_err err;
+
+    (void)arg;
+    if (me == 1) /* leaves at once, its words behind it */
+        return weir_net_send_wait(n, 0, tag(7, 0), &(int){77}, sizeof(int));
+    for (int k = 0; k < 20; k++) {
+        WEIR_TRY(weir_net_send_wait(n, 2 - me, tag(0, 0), &k, sizeof k));
+        WEIR_TRY(weir_net_recv_wait(n, 2 - me, tag(0, 0), &x, sizeof x, NULL));
+        WEIR_TRY(weir_net_spend(n, 0.15)); /* in all longer than rank 1 waits for our goodbye */
+    }
+    if (me == 2)
+        return WEIR_OK;
+    WEIR_TRY(weir_net_recv_wait(n, 1, tag(7, 0), &x, sizeof x, NULL));
+    CHECK(x == 77);
+    err = weir_net_recv_wait(n, 1, tag(8, 0), &x, sizeof x, NULL); /* will never come: not waited for */
+    CHECK(err == WEIR_LOST && strstr(weir_why_text(), "rank 1 has left"));
+    CHECK(!weir_net_alive(n, 1) && weir_net_alive(n, 0));
+    return WEIR_OK;
+}
+
+static void test_goodbye(void **state)
+{
+    (void)state;
+    ranks_all_ok(&(ranks){.size = 3, .fn = goodbye});
+}
+
+/* ---- too much that nobody asked for ---- */
+
+static weir_err hoard(weir_net *n, void *arg)
+{
+    static char block[10000];
+    weir_op o, *p = &o;
+    weir_fault f;
+    int which;
+
+    (void)arg;
+    weir_net_recv(n, 2 - weir_net_rank(n), tag(1, 0), WEIR_EXACT, NULL, 0, &o);
+    if (weir_net_rank(n) == 1)
+        for (int i = 0; i < 100 && !o.done; i++)
+            if (weir_net_send_wait(n, 0, tag(0, 0), block, sizeof block))
+                break;
+    if (weir_net_rank(n) == 1)
+        weir_net_recv(n, 0, tag(1, 0), WEIR_EXACT, NULL, 0, &o);
+    WEIR_TRY(weir_net_wait(n, &p, 1, 0, &which));
+    weir_net_fault(n, &f);
+    CHECK(f.code == WEIR_LOST && f.rank == 1);
+    return weir_net_why(n, &o);
+}
+
+static void test_hoard(void **state)
+{
+    ranks r = {.net = "zmq:hold=200000", .size = 3, .fn = hoard};
+
+    (void)state;
+    ranks_run(&r);
+    for (int i = 0; i < 3; i++) {
+        assert_says(r.why[i], "rank 1 (host here");
+        assert_says(r.why[i], "sent more than may be held");
+        assert_int_equal(r.err[i], WEIR_LOST);
+    }
+}
+
+/* ---- alive but busy ---- */
+
+static weir_err stalled(weir_net *n, void *arg)
+{
+    (void)arg;
+    weir_net_phase(n, WEIR_PHASE_EVAL, 12);
+    if (weir_net_rank(n))
+        return weir_net_spend(n, 2);
+    return weir_net_recv_wait(n, 1, tag(0, 0), NULL, 0, NULL);
+}
+
+static void test_stalled(void **state)
+{
+    ranks r = {.size = 2, .fn = stalled, .timeout = 1, .stall = 0.5};
+
+    (void)state;
+    ranks_run(&r);
+    assert_says(r.why[0], "rank 1 (host here");
+    assert_says(r.why[0], "busy in phase eval of step 12");
+    assert_int_equal(r.err[0], WEIR_SILENT);
+}
+
+/* A board that all share knows better than the last word. */
+static weir_err by_the_board(weir_net *n, void *arg)
+{
+    (void)arg;
+    if (weir_net_rank(n) == 0)
+        return weir_net_recv_wait(n, 1, tag(0, 0), NULL, 0, NULL);
+    weir_net_phase(n, WEIR_PHASE_SAVE, 77);
+    return weir_net_spend(n, 1.5);
+}
+
+static void test_by_the_board(void **state)
+{
+    _Alignas(64) char memory[sizeof(weir_board) + 2 * sizeof(weir_board_slot)] = {0};
+    weir_board *board = (weir_board *)memory;
+    ranks r = {.size = 2, .fn = by_the_board, .timeout = 30, .stall = 0.2, .board = board};
+
+    (void)state;
+    board->ranks = 2;
+    ranks_run(&r);
+    assert_says(r.why[0], "busy in phase save of step 77");
+    assert_int_equal(atomic_load(&board->slot[1].doing), 77 << 8 | WEIR_PHASE_SAVE);
+}
+
+/* ---- who does not belong ---- */
+
+static weir_err nothing(weir_net *n, void *arg)
+{
+    (void)n, (void)arg;
+    return WEIR_OK;
+}
+
+typedef struct seat {
+    weir_place place;
+    weir_err err;
+    char why[512];
+} seat;
+
+static weir_err run_seat(void *arg)
+{
+    seat *s = arg;
+
+    s->err = weir_net_run("zmq", &s->place, nothing, NULL);
+    snprintf(s->why, sizeof s->why, "%s", s->err ? weir_why_text() : "");
+    return WEIR_OK;
+}
+
+static void test_misfit(void **state)
+{
+    seat s[2] = {0};
+    weir_task *t[2];
+    char dir[64];
+
+    (void)state;
+    ranks_dir(dir);
+    for (int i = 0; i < 2; i++) {
+        ranks_place(&s[i].place, i, 2 + i, dir, 2);
+        assert_int_equal(weir_task_start(weir_rt_threads(), "seat", run_seat, &s[i], &t[i]), WEIR_OK);
+    }
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(weir_task_join(t[i]), WEIR_OK);
+    assert_true(s[0].err == WEIR_MISFIT || s[1].err == WEIR_MISFIT); /* whoever sees it first tells the other */
+    for (int i = 0; i < 2; i++) {
+        assert_int_not_equal(s[i].err, WEIR_OK);
+        assert_says(s[i].why, "was told that the run has");
+    }
+}
+
+/* Sends `n` parts to rank 0's socket under a name. */
+static void intrude(void *context, const char *dir, const void *name, size_t name_len, const void *part, size_t len, int parts)
+{
+    char at[128];
+    void *s = zmq_socket(context, ZMQ_DEALER);
+
+    snprintf(at, sizeof at, "ipc://%s/r0", dir);
+    zmq_setsockopt(s, ZMQ_LINGER, &(int){300}, sizeof(int));
+    zmq_setsockopt(s, ZMQ_ROUTING_ID, name, name_len);
+    zmq_connect(s, at);
+    for (int i = 0; i < parts; i++)
+        zmq_send(s, part, len, i + 1 < parts ? ZMQ_SNDMORE : 0);
+    zmq_close(s);
+}
+
+/* Nonsense of all kinds reaches rank 0 while it waits for rank 1; the run does not mind. */
+static void test_foreign(void **state)
+{
+    seat s[2] = {0};
+    weir_task *t[2];
+    char dir[64], path[96];
+    weir_frame head, bad;
+    void *context = zmq_ctx_new();
+
+    (void)state;
+    ranks_dir(dir);
+    snprintf(path, sizeof path, "%s/r0", dir);
+    for (int i = 0; i < 2; i++)
+        ranks_place(&s[i].place, i, 2, dir, 10);
+    assert_int_equal(weir_task_start(weir_rt_threads(), "seat", run_seat, &s[0], &t[0]), WEIR_OK);
+    for (int i = 0; i < 5000 && access(path, F_OK); i++)
+        usleep(1000);
+    head = (weir_frame){.kind = WEIR_WORD_HELLO, .from = 1, .len = 72};
+    weir_frame_seal(&head);
+    bad = head;
+    bad.len = 1u << 30; /* its checksum no longer fits */
+    intrude(context, dir, "x", 1, "hello", 5, 1);
+    intrude(context, dir, "R\2\0\0\0", 5, &head, sizeof head, 1); /* another's name */
+    intrude(context, dir, "R\3\0\0\0", 5, &bad, sizeof bad, 2);
+    intrude(context, dir, "R\4\0\0\0", 5, &head, sizeof head, 9);
+    intrude(context, dir, "Rabcd", 5, "", 0, 3);
+    zmq_ctx_term(context);
+    assert_int_equal(weir_task_start(weir_rt_threads(), "seat", run_seat, &s[1], &t[1]), WEIR_OK);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(weir_task_join(t[i]), WEIR_OK);
+        assert_string_equal(s[i].why, "");
+    }
+}
+
+static void test_frames(void **state)
+{
+    weir_frame f, g;
+    weir_fault fault = {.code = WEIR_SILENT, .rank = 2, .pid = 7, .phase = WEIR_PHASE_SAVE, .step = 9, .silent = 1.5}, back;
+    weir_cause c;
+    unsigned char *bytes = (unsigned char *)&f;
+
+    (void)state;
+    f = (weir_frame){.kind = WEIR_WORD_DATA, .generation = 3, .from = 1, .tag = 42, .len = 100};
+    weir_frame_seal(&f);
+    assert_true(weir_frame_read(&f, sizeof f, 2, &g) && g.tag == 42 && g.len == 100 && g.generation == 3);
+    assert_false(weir_frame_read(&f, sizeof f, 1, &g)); /* no rank 1 in a run of one */
+    assert_false(weir_frame_read(&f, sizeof f - 1, 2, &g));
+    for (size_t i = 0; i < 8 * sizeof f; i++) { /* every flipped bit is seen */
+        bytes[i / 8] ^= (unsigned char)(1 << i % 8);
+        assert_false(weir_frame_read(&f, sizeof f, 2, &g));
+        bytes[i / 8] ^= (unsigned char)(1 << i % 8);
+    }
+    memcpy(fault.host, "bad\x1b[2J", 8);
+    memset(fault.what, 'x', sizeof fault.what); /* no end */
+    weir_cause_make(&fault, &c);
+    assert_true(weir_cause_read(&c, sizeof c, 3, &back));
+    assert_string_equal(back.host, "bad?[2J");
+    assert_int_equal(strlen(back.what), sizeof back.what - 1);
+    assert_false(weir_cause_read(&c, sizeof c, 2, &back));
+    c.phase = WEIR_PHASES;
+    assert_false(weir_cause_read(&c, sizeof c, 3, &back));
+}
+
+/* ---- processes ---- */
+
+/* Every rank sends to and receives from every other, small and large, until something ends it. */
+static weir_err exchange(weir_net *n, void *arg)
+{
+    static char out[300000], in[RANKS_MAX][300000];
+    static const size_t lengths[] = {16, 5000, 300000};
+    weir_op ops[2 * RANKS_MAX], *p[2 * RANKS_MAX];
+    weir_err err = WEIR_OK;
+
+    (void)arg;
+    for (uint32_t step = 0; !err; step++) {
+        int count = 0;
+        weir_net_phase(n, WEIR_PHASE_EXCHANGE, step + 1);
+        for (int q = 0; q < weir_net_size(n); q++)
+            if (q != weir_net_rank(n)) {
+                weir_net_recv(n, q, tag(step, 0), WEIR_EXACT, in[q], sizeof in[q], &ops[count++]);
+                weir_net_send(n, q, tag(step, 0), out, lengths[step % 3], &ops[count++]);
+            }
+        err = weir_net_wait_all(n, ops, count, 0);
+        for (int i = 0; i < count; i++)
+            p[i] = &ops[i];
+        if (err)
+            weir_net_cancel(n, p, count);
+        if (step == 10)
+            printf("ready\n");
+    }
+    return err;
+}
+
+static int be_rank(char **argv)
+{
+    weir_place place;
+    weir_err err;
+
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    ranks_place(&place, atoi(argv[2]), atoi(argv[3]), argv[4], atof(argv[5]));
+    err = weir_net_run("zmq", &place, exchange, NULL);
+    printf("end: %s\n", weir_why_text());
+    return weir_err_exit(err);
+}
+
+static void start_ranks(child *c, int size, const char *dir, const char *timeout)
+{
+    char rank[8], count[8];
+
+    snprintf(count, sizeof count, "%d", size);
+    for (int i = 0; i < size; i++) {
+        snprintf(rank, sizeof rank, "%d", i);
+        child_start(&c[i], (char *[]){"rank", rank, count, (char *)dir, (char *)timeout, NULL});
+    }
+    for (int i = 0; i < size; i++)
+        assert_true(child_says(&c[i], "ready", 60));
+    assert_int_not_equal(access(dir, F_OK), 0);
+}
+
+static int repeats(int standard)
+{
+    const char *text = getenv("REPEATS");
+
+    return text ? atoi(text) : standard;
+}
+
+/* kill -9 in the middle of everything: the others name it at once. */
+static void test_killed(void **state)
+{
+    (void)state;
+    for (int k = 0; k < repeats(5); k++) {
+        child c[4];
+        char dir[64], who[128];
+        int victim = k % 4;
+        double t;
+        ranks_dir(dir);
+        start_ranks(c, 4, dir, "20");
+        usleep((useconds_t)(k * 700 % 5000));
+        kill(c[victim].pid, SIGKILL);
+        t = seconds_now();
+        snprintf(who, sizeof who, "end: rank %d (host here, pid %d) ended in phase exchange of step ", victim, (int)c[victim].pid);
+        for (int i = 0; i < 4; i++) {
+            int status = child_end(&c[i], 10);
+            if (i == victim) {
+                assert_true(WIFSIGNALED(status));
+                continue;
+            }
+            assert_says(c[i].text, who);
+            assert_true(WIFEXITED(status));
+            assert_int_equal(WEXITSTATUS(status), WEIR_LOST);
+        }
+        assert_true(seconds_now() - t < 5);
+    }
+}
+
+/* A stopped rank gives no sign of life; when it goes on again it learns that it was given up. */
+static void test_stopped(void **state)
+{
+    (void)state;
+    for (int k = 0; k < repeats(1); k++) {
+        child c[3];
+        char dir[64], who[128];
+        int victim = k % 3, other = (victim + 1) % 3, third = (victim + 2) % 3, status;
+        double t;
+        ranks_dir(dir);
+        start_ranks(c, 3, dir, "1.5");
+        t = seconds_now();
+        kill(c[victim].pid, SIGSTOP);
+        snprintf(who, sizeof who, "end: rank %d (host here, pid %d) was silent for 1.", victim, (int)c[victim].pid);
+        for (int i = 0; i < 2; i++) {
+            child *s = &c[i ? third : other];
+            status = child_end(s, 20);
+            assert_says(s->text, who);
+            assert_says(s->text, "last seen in phase exchange of step ");
+            assert_int_equal(WEXITSTATUS(status), WEIR_SILENT);
+        }
+        t = seconds_now() - t;
+        assert_true(t > 1.5 * 0.8 - 0.05 && t < 1.5 * 1.2 + 2); /* above: a busy machine, and leaving takes its time too */
+        kill(c[victim].pid, SIGCONT);
+        status = child_end(&c[victim], 20);
+        assert_true(WIFEXITED(status));
+        assert_true(WEXITSTATUS(status) == WEIR_SILENT || WEXITSTATUS(status) == WEIR_LOST);
+    }
+}
+
+/* All stopped for longer than the timeout, as by Ctrl-Z: nobody accuses anybody afterwards. */
+static void test_paused(void **state)
+{
+    child c[3];
+    char dir[64];
+
+    (void)state;
+    ranks_dir(dir);
+    start_ranks(c, 3, dir, "1");
+    for (int i = 0; i < 3; i++)
+        kill(c[i].pid, SIGSTOP);
+    usleep(1500000);
+    for (int i = 0; i < 3; i++)
+        kill(c[i].pid, SIGCONT);
+    usleep(1500000);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(waitpid(c[i].pid, NULL, WNOHANG), 0);
+    kill(c[0].pid, SIGKILL);
+    for (int i = 0; i < 3; i++)
+        child_end(&c[i], 10);
+    assert_says(c[1].text, "end: rank 0");
+    assert_says(c[2].text, "end: rank 0");
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_frames),   cmocka_unit_test(test_one_fails), cmocka_unit_test(test_loose),
+        cmocka_unit_test(test_renewal),  cmocka_unit_test(test_renewed_with_the_lost),
+        cmocka_unit_test(test_aborted),  cmocka_unit_test(test_goodbye),   cmocka_unit_test(test_hoard),
+        cmocka_unit_test(test_stalled),  cmocka_unit_test(test_by_the_board),
+        cmocka_unit_test(test_misfit),   cmocka_unit_test(test_foreign),   cmocka_unit_test(test_killed),
+        cmocka_unit_test(test_stopped),  cmocka_unit_test(test_paused),
+    };
+
+    if (argc > 5 && !strcmp(argv[1], "rank"))
+        return be_rank(argv);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
