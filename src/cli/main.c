@@ -2,11 +2,14 @@
 #include "cli/cli.h"
 #include "core/log.h"
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 int cli_end(weir_err err)
 {
-    if (err)
+    if (err && getenv("WEIR_BOARD")) /* our launcher says the rest */
+        fprintf(stderr, "weir: error: %s\n", weir_why_text());
+    else if (err)
         fprintf(stderr, "weir: error: %s (exit %d)\n", weir_why_text(), weir_err_exit(err));
     return weir_err_exit(err);
 }

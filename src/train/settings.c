@@ -1,6 +1,8 @@
 /* settings.c - the table of options and the two ways to fill it. */
 #include "train/settings.h"
 #include "core/file.h"
+#include "exchange/exchange.h"
+#include "optim/rate.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -155,8 +157,38 @@ char *weir_settings_text(const weir_settings *s)
     return text;
 }
 
+static weir_err check_plug(weir_plugs table, const char *axis, const char *spec, weir_arena *arena)
+{
+    const weir_plug *plug;
+    void *self;
+
+    WEIR_TRY(weir_plug_find(table, axis, spec, &plug));
+    return weir_plug_make(plug, axis, spec, arena, &self);
+}
+
+/* Everything that needs no file and no peer, so that a slip is told once, before any worker starts. */
+static weir_err check_specs(const weir_settings *s, weir_arena *arena)
+{
+    weir_rate_use rate;
+    weir_net_facts facts;
+    uint64_t steps;
+
+    WEIR_TRY(check_plug(weir_optims, "optimiser", s->optim, arena));
+    WEIR_TRY(check_plug(weir_exchanges, "exchange", s->exchange, arena));
+    WEIR_TRY(check_plug(weir_codecs, "codec", s->codec, arena));
+    if (strcmp(s->coll, "auto"))
+        WEIR_TRY(check_plug(weir_colls, "collective", s->coll, arena));
+    WEIR_TRY(weir_net_check(s->net, &facts));
+    WEIR_TRY(weir_steps_read("--save-every", s->save_every, 1, &steps));
+    WEIR_TRY(weir_steps_read("--eval-every", s->eval_every, 1, &steps));
+    return weir_rate_open(s->lr, 1, 1, arena, &rate);
+}
+
 weir_err weir_settings_check(const weir_settings *s)
 {
+    weir_arena *arena;
+    weir_err err;
+
     if (!s->model)
         return weir_fail(WEIR_USAGE, "which model? --model NAME or FILE.net");
     if (!s->data)
@@ -165,5 +197,9 @@ weir_err weir_settings_check(const weir_settings *s)
         return weir_fail(WEIR_USAGE, "how long? --epochs N or --steps N");
     if (s->epochs && s->steps)
         return weir_fail(WEIR_USAGE, "--epochs and --steps both say how long: give one");
-    return WEIR_OK;
+    if (!(arena = weir_arena_new()))
+        return weir_fail_nomem(0);
+    err = check_specs(s, arena);
+    weir_arena_free(arena);
+    return err;
 }
