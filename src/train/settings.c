@@ -37,8 +37,8 @@ const weir_opt weir_settings_options[] = {
 };
 #undef AT
 
-/* a resumed run may be started anew on another machine: these are never taken from its config */
-static const char *const not_resumed[] = {"workers", "threads", "out", "log", "resume", "quiet", NULL};
+/* where things go is said anew for each start: these are never taken from a run's config */
+static const char *const not_resumed[] = {"out", "log", "resume", "quiet", NULL};
 
 static int place(const char *key)
 {
