@@ -77,6 +77,12 @@ void ranks_all_ok(ranks *r)
             fail_msg("rank %d: %s (%s)", i, r->why[i], weir_err_name(r->err[i]));
 }
 
+void assert_says(const char *text, const char *part)
+{
+    if (!strstr(text, part))
+        fail_msg("\"%s\" is not in \"%s\"", part, text);
+}
+
 double seconds_now(void)
 {
     struct timespec t;
@@ -98,6 +104,7 @@ void child_start(child *c, char *const *args)
     assert_true(c->pid >= 0);
     if (!c->pid) {
         dup2(ends[1], STDOUT_FILENO);
+        dup2(ends[1], STDERR_FILENO);
         execv("/proc/self/exe", argv);
         _exit(127);
     }
@@ -121,6 +128,8 @@ static bool child_read(child *c, double until)
     c->text[c->len] = 0;
     return true;
 }
+
+bool child_more(child *c, double seconds) { return child_read(c, seconds_now() + seconds); }
 
 bool child_says(child *c, const char *word, double seconds)
 {

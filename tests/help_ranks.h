@@ -31,15 +31,17 @@ void ranks_place(weir_place *, int rank, int size, const char *dir, double timeo
 void ranks_run(ranks *);      /* all as threads */
 void ranks_all_ok(ranks *);   /* runs, and fails the test with the first sentence unless all did well */
 
-/* A child that runs this program with these arguments (after its name, NULL at the end); `out` is its standard output. */
+/* A child that runs this program with these arguments (after its name, NULL at the end); `out` is all it prints. */
 typedef struct child {
     pid_t pid;
     int out;
-    char text[4096];
+    char text[16384];
     size_t len;
 } child;
 void child_start(child *, char *const *args);
 bool child_says(child *, const char *word, double seconds); /* reads until the word is there */
+bool child_more(child *, double seconds);                   /* reads once */
 int child_end(child *, double seconds); /* its status as of wait(2), all it has said in text; -1: it had to be killed */
 double seconds_now(void);
+void assert_says(const char *text, const char *part); /* the one holds the other */
 #endif

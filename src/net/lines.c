@@ -89,16 +89,16 @@ static void shut(weir_lines *l)
 void weir_lines_read(weir_lines *l)
 {
     char bytes[4096];
-    ssize_t n;
 
-    while (l->from >= 0 && (n = read(l->from, bytes, sizeof bytes)) != 0) {
+    while (l->from >= 0) {
+        ssize_t n = read(l->from, bytes, sizeof bytes);
         if (n > 0)
             add(l, bytes, (size_t)n);
-        else if (errno != EINTR)
-            break;
+        else if (n < 0 && errno == EAGAIN)
+            return;
+        else if (n == 0 || errno != EINTR)
+            shut(l);
     }
-    if (l->from >= 0 && (n == 0 || errno != EAGAIN))
-        shut(l);
 }
 
 void weir_lines_close(weir_lines *l)
