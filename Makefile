@@ -34,7 +34,7 @@ HELP_OBJ := $(patsubst tests/%.c,$(B)/tests/%.o,$(wildcard tests/help_*.c))
 
 .PHONY: all deps deps-dev test demo asan tsan fuzz lint format bench install clean tests
 all: deps
-	@$(MAKE) --no-print-directory -j$$(nproc) $(B)/weir $(B)/libweir.a
+	@$(MAKE) --no-print-directory -s -j$$(nproc) $(B)/weir $(B)/libweir.a
 deps:
 	@scripts/deps build
 deps-dev:
@@ -59,7 +59,7 @@ $(B)/tests/%: $(B)/tests/%.o $(HELP_OBJ) $(B)/libweir.a
 tests: $(B)/weir $(TESTS)
 
 test: deps-dev
-	@$(MAKE) --no-print-directory -j$$(nproc) tests
+	@$(MAKE) --no-print-directory -s -j$$(nproc) tests
 	@$(MAKE) --no-print-directory lint
 	@tests/run $(FLAVOUR)
 asan tsan: deps-dev

@@ -10,6 +10,8 @@ void weir_tally_step(weir_tally *y, const weir_step_report *r)
     y->samples += r->samples;
     y->train_s += r->seconds;
     y->loss = r->loss;
+    y->loss_sum += r->loss * (double)r->samples;
+    y->loss_n += (double)r->samples;
 }
 
 void weir_tally_evaluated(weir_tally *y, const weir_trainer *t, const weir_score *score, double seconds)
@@ -80,13 +82,14 @@ weir_err weir_report_step(weir_journal *j, const weir_trainer *t, const weir_ste
     return weir_journal_write(j, e);
 }
 
-weir_err weir_report_eval(weir_journal *j, const weir_trainer *t, const weir_tally *y)
+weir_err weir_report_eval(weir_journal *j, const weir_trainer *t, weir_tally *y)
 {
     weir_json *e = weir_journal_event(j, "eval");
 
     weir_journal_say(j, "epoch %.2f  step %llu  train loss %.4f  test loss %.4f  %s %.4f  %.0f samples/s",
-                     (double)t->step / (double)t->epoch_steps, (unsigned long long)t->step, y->loss, y->eval_loss,
+                     (double)t->step / (double)t->epoch_steps, (unsigned long long)t->step, y->loss_n > 0 ? y->loss_sum / y->loss_n : y->loss, y->eval_loss,
                      weir_trainer_metric(t), y->value, y->train_s > 0 ? (double)y->samples / y->train_s : 0);
+    y->loss_sum = y->loss_n = 0;
     if (!e)
         return WEIR_OK;
     weir_json_put_int(e, "step", (int64_t)t->step);

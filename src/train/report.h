@@ -8,6 +8,7 @@ typedef struct weir_tally {
     uint64_t steps, samples;
     double train_s, eval_s;
     double loss;              /* of the last step */
+    double loss_sum, loss_n;  /* over the samples since the last evaluation, for people */
     double value, eval_loss;  /* of the last evaluation */
     double best;
     bool evaluated;
@@ -17,7 +18,7 @@ void weir_tally_evaluated(weir_tally *, const weir_trainer *, const weir_score *
 
 weir_err weir_report_start(weir_journal *, const weir_trainer *);
 weir_err weir_report_step(weir_journal *, const weir_trainer *, const weir_step_report *);
-weir_err weir_report_eval(weir_journal *, const weir_trainer *, const weir_tally *);
+weir_err weir_report_eval(weir_journal *, const weir_trainer *, weir_tally *);
 weir_err weir_report_checkpoint(weir_journal *, uint64_t step, const char *path, uint64_t bytes, double seconds);
 weir_err weir_report_fault(weir_journal *, const weir_fault *, const char *action);
 /* Gathers hashes and bytes from all ranks, so every rank calls it; fills the result. */
