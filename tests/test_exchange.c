@@ -373,10 +373,12 @@ static void not_finite(void **state)
     assert_string_equal(run_ranks(2, nan_rank, NULL), "");
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(collectives), cmocka_unit_test(ring_cost), cmocka_unit_test(buckets),
                                        cmocka_unit_test(transaction), cmocka_unit_test(not_finite)};
 
+    if (argc > 1)
+        cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -196,6 +196,7 @@ static weir_err broadcast(void *self, weir_group *group, int root, void *buf, si
             weir_net_recv(group->net, neighbour(&t, -1), tag, WEIR_EXACT, n ? t.buf + at : NULL, n, in);
             posted = 1;
             err = weir_net_wait_all(group->net, in, 1, 0);
+            weir_net_release(group->net, in); /* of nothing, where there is nothing to land */
         }
         if (!err && far < p - 1) {
             if (k >= window)
