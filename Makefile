@@ -1,6 +1,6 @@
 # Weir. `make demo` and `make test` do everything themselves; see README.md.
 #   make [FLAVOUR=release|asan|tsan]   build/FLAVOUR/weir and libweir.a
-#   make test | demo | asan | tsan | fuzz | lint | format | bench | check-long | install | clean
+#   make test | demo | asan | tsan | fuzz | lint | format | bench | install | clean
 FLAVOUR ?= release
 B := build/$(FLAVOUR)
 CC ?= gcc
@@ -12,6 +12,8 @@ ONEDNN := $(wildcard .deps/onednn)
 DNN_CFLAGS := $(if $(ONEDNN),-isystem $(CURDIR)/.deps/onednn/include)
 DNN_LIBS := $(if $(ONEDNN),-L$(CURDIR)/.deps/onednn/lib -Wl$(comma)-rpath$(comma)$(CURDIR)/.deps/onednn/lib) -ldnnl
 
+# oneDNN brings GNU's OpenMP: clang must not bring another one
+
 OPT_release := -O2 -g
 OPT_asan := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=undefined
 OPT_tsan := -O1 -g -fsanitize=thread
@@ -19,9 +21,9 @@ OPT_fuzz := -O1 -g -fno-omit-frame-pointer -fsanitize=fuzzer-no-link,address,und
 OPT := $(OPT_$(FLAVOUR))
 
 CFLAGS ?=
-override CFLAGS += -std=c17 -D_GNU_SOURCE -Wall -Wextra -Werror -ffp-contract=off -pthread -fopenmp -fPIC -fvisibility=hidden \
+override CFLAGS += -std=c17 -D_GNU_SOURCE -Wall -Wextra -Wno-missing-field-initializers -Werror -ffp-contract=off -pthread -fopenmp-simd -fPIC -fvisibility=hidden \
 	-Iinclude -Isrc $(DNN_CFLAGS) $(OPT) -DWEIR_SOURCE_DIR='"$(CURDIR)"' -DWEIR_SHARE_DIR='"$(PREFIX)/share/weir"' -MMD -MP
-LIBS := $(DNN_LIBS) -lzmq -ljansson -lz -lxxhash -fopenmp -lm -pthread
+LIBS := $(DNN_LIBS) -lzmq -ljansson -lz -lxxhash -lgomp -lm -pthread
 
 SRC := $(wildcard src/*/*.c)
 LIB_OBJ := $(patsubst src/%.c,$(B)/obj/%.o,$(filter-out src/cli/%,$(SRC)))
@@ -30,9 +32,9 @@ TESTS := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/test_*.c))
 FUZZERS := $(patsubst tests/fuzz/%.c,build/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
 HELP_OBJ := $(patsubst tests/%.c,$(B)/tests/%.o,$(wildcard tests/help_*.c))
 
-.PHONY: all deps deps-dev test demo asan tsan fuzz lint format bench check-long install clean tests
+.PHONY: all deps deps-dev test demo asan tsan fuzz lint format bench install clean tests
 all: deps
-	@$(MAKE) --no-print-directory -j$$(nproc) $(B)/weir $(B)/libweir.a
+	@$(MAKE) --no-print-directory -s -j$$(nproc) $(B)/weir $(B)/libweir.a
 deps:
 	@scripts/deps build
 deps-dev:
@@ -42,22 +44,22 @@ $(B)/obj/core/vec_avx2.o: CFLAGS += -mavx2
 $(B)/obj/core/vec_avx512.o: CFLAGS += -mavx512f -mavx512dq -mavx512bw -mavx512vl -mprefer-vector-width=512
 $(B)/obj/%.o: src/%.c
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) -c $< -o $@
+	@echo "  cc $<"; $(CC) $(CFLAGS) -c $< -o $@
 $(B)/libweir.a: $(LIB_OBJ)
 	@rm -f $@
-	ar rcs $@ $^
+	@ar rcs $@ $^
 $(B)/weir: $(CLI_OBJ) $(B)/libweir.a
-	$(CC) $(CFLAGS) $(CLI_OBJ) $(B)/libweir.a -o $@ $(LIBS)
+	@echo "  ld $@"; $(CC) $(CFLAGS) $(CLI_OBJ) $(B)/libweir.a -o $@ $(LIBS)
 
 $(B)/tests/%.o: tests/%.c
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) -Itests -c $< -o $@
+	@echo "  cc $<"; $(CC) $(CFLAGS) -Itests -c $< -o $@
 $(B)/tests/%: $(B)/tests/%.o $(HELP_OBJ) $(B)/libweir.a
-	$(CC) $(CFLAGS) $< $(HELP_OBJ) $(B)/libweir.a -o $@ -lcmocka $(LIBS)
+	@echo "  ld $@"; $(CC) $(CFLAGS) $< $(HELP_OBJ) $(B)/libweir.a -o $@ -lcmocka $(LIBS)
 tests: $(B)/weir $(TESTS)
 
 test: deps-dev
-	@$(MAKE) --no-print-directory -j$$(nproc) tests
+	@$(MAKE) --no-print-directory -s -j$$(nproc) tests
 	@$(MAKE) --no-print-directory lint
 	@tests/run $(FLAVOUR)
 asan tsan: deps-dev
@@ -76,12 +78,10 @@ fuzz: deps-dev
 	@tests/fuzz/run $(SECONDS_EACH)
 fuzzers: $(FUZZERS)
 build/fuzz/%: tests/fuzz/%.c build/fuzz/libweir.a
-	$(CC) $(CFLAGS) -fsanitize=fuzzer,address,undefined $< build/fuzz/libweir.a -o $@ $(LIBS)
+	@echo "  ld $@"; $(CC) $(CFLAGS) -fsanitize=fuzzer,address,undefined $< build/fuzz/libweir.a -o $@ $(LIBS)
 
 bench: all
 	@bench/run $(B)/weir
-check-long: all
-	@tests/check_long $(B)/weir
 
 install: all
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/lib/weir $(DESTDIR)$(PREFIX)/include \

@@ -2,7 +2,8 @@
  *
  * Every member calls the same collectives in the same order; each call takes the group's next turn. A result is bitwise equal on all
  * members: every unit is summed once, in an order fixed by the group's size, and copied. All verbs [block] on the comm thread and,
- * on an error, have cancelled what they started. Any group size, any length, zero included. */
+ * on an error, have cancelled what they started. Any group size, any length, zero included; a group of one never reaches a
+ * descriptor. One collective at a time on one weir_coll_use. */
 #ifndef WEIR_COLL_COLL_H
 #define WEIR_COLL_COLL_H
 #include "core/bucket.h"
@@ -14,13 +15,12 @@ typedef struct weir_coll {
     const char *(*fits)(const void *self, const weir_group *);
     /* buf becomes the sum of all members' bufs, on all of them. */
     weir_err (*allreduce)(void *self, weir_group *, void *buf, size_t units, const weir_sum *);
-    /* The same, but member i is sure only of units [weir_cut(units, size, i), weir_cut(units, size, i + 1)); the rest is garbage.
-     * NULL: the ring's. */
+    /* The same, but member i is sure only of units [weir_cut(units, size, i), weir_cut(units, size, i + 1)); the rest is garbage. */
     weir_err (*reduce_scatter)(void *self, weir_group *, void *buf, size_t units, const weir_sum *);
     /* Member i contributes len[i] bytes, which lie at all + off[i] on itself before, and on everyone after. len and off are known to
-     * all. NULL: the ring's. */
+     * all. */
     weir_err (*allgather)(void *self, weir_group *, void *all, const size_t *off, const size_t *len);
-    /* buf of member `root` reaches all. NULL: the ring's. */
+    /* buf of member `root` reaches all. */
     weir_err (*broadcast)(void *self, weir_group *, int root, void *buf, size_t bytes);
 } weir_coll;
 
@@ -31,8 +31,12 @@ static inline size_t weir_cut(size_t n, int parts, int i)
     return q * k + (k < r ? k : r);
 }
 
+/* The tag of part `part` of the group's running collective; weir_coll_turn starts the next one. Eight bits tell groups apart. */
+static inline uint32_t weir_coll_turn(weir_group *g) { return (uint32_t)(g->id & 0xff) << 24 | (g->turn++ & 0xffffff); }
+
 /* A collective ready for use: descriptor and private state. "auto" picks by a fixed table of (net, ranks, hosts, size). */
 typedef struct weir_coll_use { const weir_coll *coll; void *self; } weir_coll_use;
+const char *weir_coll_pick(const weir_group *); /* what "auto" stands for */
 weir_err weir_coll_open(const char *spec, const weir_group *, weir_arena *, weir_coll_use *);
 weir_err weir_allreduce(weir_coll_use *, weir_group *, void *buf, size_t units, const weir_sum *);
 weir_err weir_reduce_scatter(weir_coll_use *, weir_group *, void *buf, size_t units, const weir_sum *);

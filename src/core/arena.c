@@ -9,11 +9,11 @@
 #define __has_feature(x) 0
 #endif
 #if defined(__SANITIZE_ADDRESS__) || __has_feature(address_sanitizer)
-enum { ALONE = 1 }; /* every thing gets a block of its own, of its own size: ASan then sees each step outside */
+enum { ALONE = 1, HUGE = 1 << 30 }; /* every thing gets a block of its own, of its own size: ASan then sees each step outside */
 #else
-enum { ALONE = 0 };
+enum { ALONE = 0, HUGE = 2 << 20 };
 #endif
-enum { SMALL_BLOCK = 64 << 10, HUGE = 2 << 20, ALIGN = 64 };
+enum { SMALL_BLOCK = 64 << 10, PAGE = 2 << 20, ALIGN = 64 };
 
 typedef struct block {
     struct block *next;
@@ -34,8 +34,8 @@ static block *new_block(size_t size)
 {
     block *b;
 
-    if (size >= HUGE && !ALONE) {
-        size = round_up(size, HUGE);
+    if (size >= HUGE) {
+        size = round_up(size, PAGE);
         b = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (b == MAP_FAILED)
             return NULL;

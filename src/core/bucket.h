@@ -21,10 +21,15 @@ typedef struct weir_tensor {
     int ready;   /* backward finishes tensors in rising order of this number; equal numbers together */
 } weir_tensor;
 
+/* Worth a codec; the others make up the dense tail. */
+enum { WEIR_SMALL = 256 };
+static inline bool weir_tensor_small(const weir_tensor *t) { return t->dims < 2 || t->n < WEIR_SMALL; }
+
 /* A tensor, or some rows of it, inside a bucket; seen as a matrix. */
 typedef struct weir_view {
     const weir_tensor *tensor;
     size_t at, rows, cols; /* `at` counts from the bucket's beginning */
+    size_t first;          /* the first element's place in the tensor */
 } weir_view;
 
 typedef struct weir_bucket {

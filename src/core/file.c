@@ -91,21 +91,30 @@ static int rename_hidden(char *name, const char *path)
 /* ---- writing ---- */
 
 /* A file without a name, where the file system and /proc allow it; else one under a hidden name. */
-static int open_new(const char *path, char **temp)
+static int open_new(const char *dir, char **temp)
 {
-    const char *slash = strrchr(path, '/');
-    char *dir = slash == path ? strdup("/") : slash ? strndup(path, (size_t)(slash - path)) : strdup(".");
-    int fd;
+    char *inside;
+    int fd = access("/proc/self/fd", X_OK) ? -1 : open(dir, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
 
     *temp = NULL;
-    if (!dir)
-        return -1;
-    fd = access("/proc/self/fd", X_OK) ? -1 : open(dir, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
-    free(dir);
-    return fd >= 0 ? fd : make_hidden(path, make_file, NULL, temp);
+    if (fd >= 0 || asprintf(&inside, "%s/", dir) < 0)
+        return fd;
+    fd = make_hidden(inside, make_file, NULL, temp);
+    free(inside);
+    return fd;
 }
 
 weir_err weir_file_create(const char *path, weir_file **made)
+{
+    const char *slash = strrchr(path, '/');
+    char *dir = slash == path ? strdup("/") : slash ? strndup(path, (size_t)(slash - path)) : strdup(".");
+    weir_err err = dir ? weir_file_create_in(dir, path, made) : weir_fail_nomem(strlen(path));
+
+    free(dir);
+    return err;
+}
+
+weir_err weir_file_create_in(const char *dir, const char *path, weir_file **made)
 {
     weir_file *f = malloc(sizeof *f);
 
@@ -117,7 +126,7 @@ weir_err weir_file_create(const char *path, weir_file **made)
         free(f);
         return weir_fail_nomem(strlen(path));
     }
-    if ((f->fd = open_new(path, &f->temp)) < 0) {
+    if ((f->fd = open_new(dir, &f->temp)) < 0) {
         int why = errno;
         free(f->path);
         free(f);
@@ -176,12 +185,16 @@ static int give_name(weir_file *f)
     return rename_hidden(name, f->path);
 }
 
+weir_err weir_file_sync(weir_file *f)
+{
+    WEIR_TRY(flush(f));
+    return fsync(f->fd) ? disk_error(f->path, "be written", errno) : WEIR_OK;
+}
+
 weir_err weir_file_commit(weir_file *f)
 {
-    weir_err err = flush(f);
+    weir_err err = weir_file_sync(f);
 
-    if (!err && fsync(f->fd))
-        err = disk_error(f->path, "be written", errno);
     if (!err && give_name(f))
         err = disk_error(f->path, "be put in place", errno);
     weir_file_drop(f);

@@ -9,7 +9,11 @@
 
 typedef struct weir_file weir_file;
 weir_err weir_file_create(const char *path, weir_file **);
+/* The same for a path whose directory is made later: until then the file lives in `dir`, on the same file system. */
+weir_err weir_file_create_in(const char *dir, const char *path, weir_file **);
 weir_err weir_file_write(weir_file *, const void *, size_t);
+/* What was written is on the disk; so a commit can then fail only for its name. */
+weir_err weir_file_sync(weir_file *);
 /* fsync, then under its name, replacing what was there; closes in any case. */
 weir_err weir_file_commit(weir_file *);
 void weir_file_drop(weir_file *);

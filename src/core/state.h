@@ -22,12 +22,15 @@ typedef enum {
 typedef struct weir_io weir_io;
 struct weir_io {
     bool loading;
-    weir_err (*floats)(weir_io *, const char *name, float *, size_t n, weir_keep);
+    weir_err (*range)(weir_io *, const char *name, float *, size_t at, size_t n, size_t whole, weir_keep);
     weir_err (*u64)(weir_io *, const char *name, uint64_t *, size_t n, weir_keep);
     char prefix[192];
 };
 
 weir_err weir_io_floats(weir_io *, const char *name, float *, size_t n, weir_keep);
+/* n floats from place `at` of a field of `whole` floats: a tensor cut over buckets is one field, so that another cut can take it up.
+ * Writing, the pieces of a field come in any order and cover it once; reading, any pieces may be asked for. */
+weir_err weir_io_range(weir_io *, const char *name, float *, size_t at, size_t n, size_t whole, weir_keep);
 weir_err weir_io_u64(weir_io *, const char *name, uint64_t *, weir_keep);
 /* Puts `part` and a dot behind the prefix; weir_io_out takes it away again, given what weir_io_in returned. */
 size_t weir_io_in(weir_io *, const char *part);

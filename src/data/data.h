@@ -40,7 +40,8 @@ typedef struct weir_pick {
 typedef struct weir_data {
     weir_plug plug;
     weir_err (*open)(void *self, weir_arena *, weir_data_facts *);
-    /* Fills batch->n = pick->n samples. Called by one thread at a time, after open; no state changes. */
+    /* Fills batch->n = pick->n samples, in 0..batch->room; indices are below the part's count. Changes no state: the loader's
+     * thread and one that evaluates may call it at the same time. */
     weir_err (*get)(const void *self, const weir_pick *, weir_batch *);
     void (*close)(void *self); /* also after a failed open. NULL: nothing to do */
 } weir_data;

@@ -13,6 +13,7 @@ typedef struct weir_lane {
     const weir_optim *optim;
     void *stepper;
     size_t notes;     /* floats behind the bucket's gradient that are summed with it (the last lane's, see exchange.h) */
+    void *owner;      /* whose lane it is: the exchange passes it on, unread */
     double codec_s;   /* seconds spent in the codec since the last look */
 } weir_lane;
 

@@ -1,5 +1,10 @@
-/* layer.h - one kind of layer: a file, a descriptor, a line in list.h. A layer knows its activations and its slice of the parameters;
- * no peer, no file. Its options are the words of its line in a model file. */
+/* layer.h - one kind of layer: a file, a descriptor, a line in list.h. A layer knows its activations and its slice of the
+ * parameters; no peer, no file. Its options are the words of its line in a model file; one without a default must be given.
+ *
+ * A layer computes nothing when it is called: `bind` puts steps (ops of dnn.h, or loops of its own) into the plan for one batch
+ * size, and the plan runs them. Whoever puts a step there says in which phase, and so the plan knows when each piece of memory is
+ * used, shares memory by lifetime, and calls a layer's gradients ready as soon as they are. Layers always overwrite: adding to
+ * the gradients of earlier micro-batches is the model's work. */
 #ifndef WEIR_NN_LAYER_H
 #define WEIR_NN_LAYER_H
 #include "core/bucket.h"
@@ -11,53 +16,92 @@
 /* What a layer declares of one of its tensors, before anything is placed. */
 typedef struct weir_weights {
     const char *name; /* "weight": the layer's name and a dot are put before it */
-    int dims;
-    int64_t dim[WEIR_DIMS];
+    weir_shape shape;
     bool decays;
     /* initial values: uniform in +-bound (0: all `fill`) */
     float bound, fill;
 } weir_weights;
 enum { WEIR_LAYER_WEIGHTS = 4 };
 
+/* A tensor's place in the flat vectors, in plain order. */
+typedef struct weir_param {
+    weir_mem *data, *grad;
+    const weir_layout *plain;
+} weir_param;
+
 /* What passes from layer to layer, for one batch size. data and grad lie in `layout`, which may be blocked. */
 typedef struct weir_act {
-    int dims;
-    int64_t dim[WEIR_DIMS]; /* dim[0] is the batch */
+    weir_shape shape; /* dim[0] is the batch */
     const weir_layout *layout;
-    float *data, *grad; /* grad NULL: nobody wants it */
+    weir_mem *data, *grad; /* grad NULL: nobody wants it */
+    bool yields;           /* the layer that reads it may write over data */
 } weir_act;
+
+/* A pass, as loops of a layer's own see it while they run. */
+typedef struct weir_run {
+    weir_model_batch batch;
+    weir_pass pass;
+    weir_score score; /* of this pass: a loss adds to it */
+    float scale;      /* of the loss, in backward */
+} weir_run;
+
+/* Phases of a layer's steps. All of a layer's weight gradients are final after BACK_WEIGHTS, which runs before BACK_DATA, so that
+ * the exchange can begin early. What both need comes first in BACK_WEIGHTS. */
+typedef enum { WEIR_FORWARD, WEIR_BACK_WEIGHTS, WEIR_BACK_DATA, WEIR_WHENS } weir_when;
 
 /* What a layer is bound to, for one batch size. */
 typedef struct weir_bind {
+    struct weir_plan *plan;
+    struct weir_stage *stage; /* the plan's, for the functions below */
     weir_dnn *dnn;
-    weir_arena *arena;        /* of this batch size's plan */
-    const weir_act *in;       /* shape, layout and memory are known */
-    weir_act *out;            /* dims are set; the layer chooses layout, asks for data and grad by weir_alloc from `arena` */
-    float *param[WEIR_LAYER_WEIGHTS], *grad[WEIR_LAYER_WEIGHTS]; /* this layer's slices of the flat vectors, plain order */
-    const weir_model_batch *const *batch; /* the batch of the running pass (labels, for losses) */
-    const weir_pass *const *pass;
-    bool training;
+    weir_arena *arena;
+    weir_run *run;
+    weir_act *in;            /* whole */
+    weir_act *out;           /* its shape is set: the layer chooses layout and memory, mostly by weir_bind_out */
+    bool wants;              /* out->grad is wanted */
+    const weir_param *param; /* of this layer, as declared by `shape` */
+    bool relu;               /* the next layer is a relu: apply it in the forward pass, on the way out */
+    bool fused;              /* the layer before has done this one's forward */
 } weir_bind;
+
+/* One argument of an op. */
+typedef struct weir_use {
+    weir_arg arg;
+    weir_mem *mem;
+    const weir_layout *layout;
+} weir_use;
+
+/* The functions that bind uses. Each is called in the order in which the steps are to run. */
+/* Memory of the plan, shared with what lives at other times. */
+weir_err weir_bind_mem(const weir_bind *, size_t bytes, weir_mem **);
+/* Gives `out` its layout and memory of its own, with a gradient if one is wanted. */
+weir_err weir_bind_out(const weir_bind *, const weir_layout *);
+/* Puts an op into the plan with all its arguments but the scratch memory. Where an argument lies in another layout than the op
+ * wants, a reorder is put before or behind it; of parameters a copy is kept and remade only when they have changed. */
+weir_err weir_bind_op(const weir_bind *, weir_when, weir_op *, const weir_use *, int uses);
+/* Puts a loop of the layer's own into the plan, and says which memory it uses (NULL-ended). */
+weir_err weir_bind_loop(const weir_bind *, weir_when, weir_err (*run)(void *), void *arg, weir_mem *const *used);
 
 typedef struct weir_layer {
     weir_plug plug;
-    bool loss; /* ends the network: scores, and its backward begins it */
-    /* The shape of a sample's output from that of its input (dim[0] is a placeholder for the batch), and the tensors. Shapes that do
-     * not fit are WEIR_INVALID. Called once. */
-    weir_err (*shape)(void *self, const weir_model_input *, const weir_act *in, weir_act *out, weir_weights *, int *weights);
-    /* Makes the primitives for one batch size; *bound is what forward and backward get. Called once per batch size. */
-    weir_err (*bind)(void *self, const weir_bind *, void **bound);
-    weir_err (*forward)(void *bound, weir_score *score);
-    /* From out->grad to in->grad (if wanted) and this layer's gradients, times 1; adds to the gradients if `add`. A loss takes `scale`. */
-    weir_err (*backward)(void *bound, float scale, bool add);
-    void (*refresh)(void *bound);            /* NULL: reads the parameters where they are */
-    void (*commit)(void *self);              /* NULL: no state */
+    bool loss;      /* ends the network: scores, and its backward begins it */
+    bool tokens;    /* reads int32 tokens: only the first layer can */
+    bool plain;     /* reads its input in plain order: the plan sees to it */
+    bool keeps;     /* its backward reads its output: the next layer must not write over it */
+    bool relu;      /* is a relu, for who can do it on the way */
+    bool does_relu; /* can apply a following relu in its forward pass */
+    /* The shape of the output from that of the input (dim[0] is 1, for the batch), and the tensors, `weights` many. Shapes that
+     * do not fit are WEIR_INVALID, data that does not is WEIR_MISFIT. Dims are 1 to 2^31 - 1 and products bounded: the caller has
+     * checked `in` and will check what it gets. Called once. */
+    weir_err (*shape)(void *self, const weir_model_input *, const weir_shape *in, weir_shape *out, weir_weights *, int *weights);
+    /* Puts the steps for one batch size into the plan. Called once per batch size. */
+    weir_err (*bind)(void *self, const weir_bind *);
+    void (*commit)(void *self);               /* NULL: no state */
     weir_err (*state)(void *self, weir_io *); /* NULL: no state */
-    void (*unbind)(void *bound);             /* NULL: nothing to free */
 } weir_layer;
 
 #define X(name) extern const weir_layer weir_layer_##name;
 #include "nn/list.h"
 #undef X
-extern weir_plugs weir_layers;
+extern const weir_plugs weir_layers;
 #endif

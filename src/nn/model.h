@@ -1,7 +1,7 @@
 /* model.h - a network read from a model file, trained batch by batch on the calling thread (oneDNN has its own threads).
  *
- * Spec: NAME or FILE.net, with sizes: mlp:hidden=512. NAME is looked for as models/NAME.net beside the program, where it was installed, and
- * in the source tree. Parameters and gradients are the caller's flat vectors (core/bucket.h), in plain order. */
+ * Spec: NAME or FILE.net, with sizes: mlp:hidden=512. NAME is looked for as models/NAME.net beside the program, where it was
+ * installed, and in the source tree. Parameters and gradients are the caller's flat vectors (core/bucket.h), in plain order. */
 #ifndef WEIR_NN_MODEL_H
 #define WEIR_NN_MODEL_H
 #include "core/bucket.h"
@@ -14,9 +14,9 @@ typedef enum { WEIR_SCORE_CLASSES, WEIR_SCORE_TOKENS, WEIR_SCORE_VALUES } weir_s
 typedef struct weir_model_input {
     int dims;
     int64_t dim[4];
-    bool tokens;          /* int32 tokens, not floats; dim[0] is the window */
+    bool tokens; /* int32 tokens, not floats; dim[0] is the window */
     weir_score_kind kind;
-    int64_t classes;      /* how many classes, the vocabulary, or targets a sample: the name `classes` in model files */
+    int64_t classes; /* how many classes, the vocabulary, or targets a sample: the name `classes` in model files */
 } weir_model_input;
 
 /* A batch: n samples, 0 allowed. */
@@ -42,6 +42,10 @@ typedef struct weir_model weir_model;
  * (WEIR_USAGE). room: the largest batch that will come. */
 weir_err weir_model_open(const char *spec, const weir_model_input *, int room, weir_arena *, weir_model **);
 void weir_model_close(weir_model *); /* NULL is allowed; its arena is freed later */
+/* The models there are, with their sizes, for `weir list`; false: there are none. */
+bool weir_model_list(FILE *);
+/* The data that a model's file names for benchmarks. */
+weir_err weir_model_bench_data(const char *spec, char *data, size_t room);
 const char *weir_model_name(const weir_model *);
 const weir_tensor *weir_model_tensors(const weir_model *, int *count); /* in the order of the flat vector */
 size_t weir_model_params(const weir_model *);
@@ -55,18 +59,24 @@ void weir_model_refresh(weir_model *);
 /* Makes ready for batches of n samples: afterwards a step of that size allocates nothing. Done at the first use if not before. */
 weir_err weir_model_prepare(weir_model *, int n);
 
-/* Forward and loss: adds to *score. training: keeps what backward needs, applies dropout keyed by (seed, step, first + i). */
-typedef struct weir_pass { bool training; uint64_t seed, step, first; } weir_pass;
+/* Forward and loss: adds to *score. The batch must stay where it is until backward has run (training). training: keeps what
+ * backward needs, applies dropout keyed by (seed, step, first + i). */
+typedef struct weir_pass {
+    bool training;
+    uint64_t seed, step, first;
+} weir_pass;
 weir_err weir_model_forward(weir_model *, const weir_model_batch *, const weir_pass *, weir_score *score);
-/* Gradients of (sum of the losses of the last forward) * scale, written to the gradient vector, or added if `add`. `ready(arg, k)` is
- * called when every tensor whose number is at most k is final, in rising order of k; NULL is allowed. After a forward of 0 samples the
- * gradient is zero. */
+/* Gradients of (sum of the losses of the last forward) * scale, written to the gradient vector, or added if `add`. `ready(arg,
+ * k)` is called when every tensor whose number is at most k is final, in rising order of k; NULL is allowed. After a forward of 0
+ * samples the gradient is zero. */
 weir_err weir_model_backward(weir_model *, float scale, bool add, void (*ready)(void *arg, int k), void *arg);
 /* The step was committed: carried state and running statistics change now, not before. */
 void weir_model_commit(weir_model *);
 weir_err weir_model_state(weir_model *, weir_io *); /* what is not in the parameters. */
-/* Name of the first layer whose output of the last forward is not finite, or NULL: for the message when a loss is not a number. */
+/* Name of the first layer whose weights, or output of the last forward, are not finite ("input": the batch is not), or NULL: for
+ * the message when a loss or a gradient is not a number. A relu makes 0 of a NaN: the gradient tells more than the loss. Runs
+ * that forward again: batch and parameters must still be there, and backward is no longer possible. */
 const char *weir_model_blame(weir_model *);
-/* Threads that the kernels of this thread use. */
+/* Threads that the kernels of this thread use. Before weir_model_prepare: kernels are compiled for a number of threads. */
 void weir_model_threads(int threads);
 #endif

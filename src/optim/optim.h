@@ -12,7 +12,8 @@ typedef struct weir_optim {
     weir_err (*init)(void *self, const weir_bucket *, weir_arena *);
     /* b->param moves by b->grad * scale at the given rate. Views whose tensor does not decay are not decayed. */
     void (*step)(void *self, const weir_bucket *, uint64_t step, double rate, float scale);
-    /* What continues a run: names end in the tensor's name, so that other buckets can take it up. NULL: none. */
+    /* What continues a run: fields TENSOR.what (weir_io_in with the tensor's name), each view a range of the whole tensor's field
+     * (weir_io_range), so that other buckets can take it up. NULL: none. */
     weir_err (*state)(void *self, const weir_bucket *, weir_io *);
     double (*momentum)(const void *self); /* the factor, for those who correct it before a codec. NULL: 0 */
 } weir_optim;

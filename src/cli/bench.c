@@ -1,0 +1,56 @@
+/* bench.c - weir bench compute|train|allreduce. */
+#include "cli/cli.h"
+#include "train/run.h"
+#include <stdlib.h>
+#include <string.h>
+
+/* What a bench measures unless told otherwise; `train`'s own defaults hold for the rest. */
+static weir_err bench_defaults(weir_settings *s, const char *kind)
+{
+    if (!strcmp(kind, "compute") && s->workers != 1)
+        return weir_fail(WEIR_USAGE, "bench compute measures one worker: bench train takes --workers");
+    if (strcmp(kind, "allreduce") && !s->model)
+        return weir_fail(WEIR_USAGE, "which model? --model NAME");
+    if (!weir_settings_given(s, "optim"))
+        s->optim = "sgd:momentum=0.9";
+    if (!s->steps)
+        s->steps = 20;
+    return WEIR_OK;
+}
+
+static weir_err bench(int argc, char **argv, weir_arena *arena, int *code)
+{
+    const char *kind[2] = {NULL, NULL}, *json = NULL, *floats = "1048576";
+    const cli_extra extra[] = {{"json", true, &json, ""}, {"floats", false, &floats, ""}, {0}};
+    char *end;
+    weir_settings s;
+    weir_place place;
+
+    WEIR_TRY(weir_settings_init(&s, arena));
+    WEIR_TRY(cli_options(argc, argv, &s, extra, kind, 1));
+    if (!kind[0] || (strcmp(kind[0], "compute") && strcmp(kind[0], "train") && strcmp(kind[0], "allreduce")))
+        return weir_fail(WEIR_USAGE, "what is to be measured? weir bench compute|train|allreduce");
+    WEIR_TRY(bench_defaults(&s, kind[0]));
+    unsigned long long n = strtoull(floats, &end, 10);
+    if (end == floats || *end || n > 1ull << 33)
+        return weir_fail(WEIR_USAGE, "--floats %s: a whole number was expected", floats);
+    if (cli_launch(argc, argv, &s, code))
+        return WEIR_OK;
+    WEIR_TRY(cli_place(&s, &place));
+    if (!strcmp(kind[0], "allreduce"))
+        return weir_bench_allreduce(&s, &place, weir_settings_given(&s, "coll") ? s.coll : NULL, (size_t)n, json != NULL, stdout);
+    weir_bench b = {.kind = kind[0], .steps = (uint64_t)s.steps, .json = json != NULL, .out = stdout};
+    return weir_bench_run(&s, &place, &b);
+}
+
+int cli_bench(int argc, char **argv)
+{
+    weir_arena *arena = weir_arena_new();
+    int code = 0;
+    weir_err err = arena ? bench(argc, argv, arena, &code) : weir_fail_nomem(0);
+
+    if (err)
+        code = cli_end(err);
+    weir_arena_free(arena);
+    return code;
+}

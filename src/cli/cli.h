@@ -1,0 +1,36 @@
+/* cli.h - the program: only here is anything printed, and only here does it exit. One file per command. */
+#ifndef WEIR_CLI_CLI_H
+#define WEIR_CLI_CLI_H
+#include "net/net.h"
+#include "train/settings.h"
+#include <stdatomic.h>
+
+/* A command: its arguments without the program's name (argv[0] is the command); gives the exit code. */
+typedef struct cli_command {
+    const char *name, *usage, *help;
+    int (*run)(int argc, char **argv);
+    const char *more; /* what `weir help NAME` prints below the options; NULL: nothing */
+    bool settings;    /* takes the options of a run */
+} cli_command;
+extern const cli_command cli_commands[];
+
+int cli_train(int argc, char **argv), cli_eval(int argc, char **argv), cli_bench(int argc, char **argv), cli_list(int argc, char **argv),
+    cli_help(int argc, char **argv);
+
+/* Prints the last error, if `err`, as the one line that a launcher looks for; gives the exit code. */
+int cli_end(weir_err err);
+
+/* Options that a command has besides those of a run. */
+typedef struct cli_extra { const char *name; bool flag; const char **value; const char *help; } cli_extra;
+/* --key value, --key=value, and words that are not options, which go to `word` (NULL-ended room for `words`). */
+weir_err cli_options(int argc, char **argv, weir_settings *, const cli_extra *, const char **word, int words);
+
+/* Starts --workers copies if this is not yet one of them: true, and *code is what to leave with. */
+bool cli_launch(int argc, char **argv, const weir_settings *, int *code);
+weir_err cli_place(const weir_settings *, weir_place *);
+
+/* Signals are blocked in all threads and read here: the first SIGINT or SIGTERM is stored in *stop, a second one ends the
+ * process at once, as does the launcher's end. */
+weir_err cli_signals(atomic_int *stop, const weir_place *);
+void cli_signals_block(void);
+#endif

@@ -1,0 +1,74 @@
+/* help.c - weir help and weir list: read off the tables, so that they show what exists and nothing else. */
+#include "cli/cli.h"
+#include "codec/codec.h"
+#include "coll/coll.h"
+#include "data/data.h"
+#include "exchange/exchange.h"
+#include "nn/layer.h"
+#include "optim/rate.h"
+#include <stdio.h>
+#include <string.h>
+
+const cli_command cli_commands[] = {
+    {"train", "weir train --model NAME --data SPEC --epochs N [option value]...",
+     "trains; starts --workers processes on this machine, or is the rank that a launcher's variables name", cli_train,
+     "--config FILE reads the same keys, one `key value` a line; options on the command line win.", true},
+    {"eval", "weir eval DIR --data SPEC", "evaluates the newest whole checkpoint of a run directory, or the one named", cli_eval,
+     "DIR is a run directory or a step-N inside it. Without --data the run's own data are used.", false},
+    {"bench", "weir bench compute|train|allreduce [--model M] [--batch N] [--steps N] [--threads T] [--workers P] [--json]",
+     "measures whole steps on synthetic data, or a collective", cli_bench,
+     "compute and train: --steps N timed steps after 3 untimed ones; train also takes --exchange --codec --coll --net --optim.\n"
+     "allreduce: --floats N and --coll C (all that fit, if not given). --json prints one JSON object a line.",
+     false},
+    {"list", "weir list [axis]", "shows every variant of every axis with its options, defaults and help", cli_list, NULL, false},
+    {"help", "weir help [command]", "shows help", cli_help, NULL, false},
+    {0},
+};
+
+static void help_command(const cli_command *c)
+{
+    printf("%s\n%s.\n", c->usage, c->help);
+    if (c->settings)
+        for (const weir_opt *o = weir_settings_options; o->name; o++) {
+            char head[64];
+            snprintf(head, sizeof head, "--%s%s%s", o->name, o->standard ? " " : "", o->standard ? o->standard : "");
+            printf("  %-22s %s\n", head, o->help);
+        }
+    if (c->more)
+        printf("%s\n", c->more);
+}
+
+int cli_help(int argc, char **argv)
+{
+    if (argc > 1) {
+        for (const cli_command *c = cli_commands; c->name; c++)
+            if (!strcmp(c->name, argv[1]))
+                return help_command(c), 0;
+        return cli_end(weir_fail(WEIR_USAGE, "there is no command '%s': try weir help", argv[1]));
+    }
+    printf("weir %s - trains deep networks on many machines\n\n", weir_version());
+    for (const cli_command *c = cli_commands; c->name; c++)
+        printf("  %-6s %s\n", c->name, c->help);
+    printf("\nFor example:\n  weir train --model lenet --data fashion-mnist --epochs 3 --workers 4 --lr 0.05\n"
+           "weir help COMMAND tells more. Environment: WEIR_DEBUG=warn|info|trace[,net,coll,...], WEIR_ISA=baseline|avx2|avx512.\n");
+    return 0;
+}
+
+int cli_list(int argc, char **argv)
+{
+    const struct { const char *name; weir_plugs table; } axis[] = {
+        {"data", weir_datas}, {"layer", weir_layers}, {"optim", weir_optims}, {"rate", weir_rates}, {"codec", weir_codecs},
+        {"coll", weir_colls}, {"exchange", weir_exchanges}, {"net", weir_nets}};
+    bool any = false;
+
+    if (argc < 2 || !strcmp(argv[1], "model"))
+        any = weir_model_list(stdout);
+    for (size_t i = 0; i < sizeof axis / sizeof *axis; i++)
+        if (argc < 2 || !strcmp(argv[1], axis[i].name)) {
+            weir_plug_print(stdout, axis[i].table, axis[i].name);
+            any = true;
+        }
+    if (!any)
+        return cli_end(weir_fail(WEIR_USAGE, "there is no axis '%s': model, data, layer, optim, rate, codec, coll, exchange, net", argv[1]));
+    return 0;
+}

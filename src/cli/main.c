@@ -1,0 +1,34 @@
+/* main.c - finds the command. */
+#include "cli/cli.h"
+#include "core/log.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int cli_end(weir_err err)
+{
+    if (err && getenv("WEIR_BOARD")) /* our launcher says the rest */
+        fprintf(stderr, "weir: error: %s\n", weir_why_text());
+    else if (err)
+        fprintf(stderr, "weir: error: %s (exit %d)\n", weir_why_text(), weir_err_exit(err));
+    return weir_err_exit(err);
+}
+
+int main(int argc, char **argv)
+{
+    const char *name = argc > 1 ? argv[1] : "help";
+
+    weir_log_setup();
+    if (!strcmp(name, "--version") || !strcmp(name, "version"))
+        return printf("weir %s\n", weir_version()) < 0;
+    if (!strcmp(name, "--help") || !strcmp(name, "-h"))
+        name = "help";
+    for (const cli_command *c = cli_commands; c->name; c++) {
+        if (strcmp(c->name, name))
+            continue;
+        if (argc > 2 && (!strcmp(argv[2], "--help") || !strcmp(argv[2], "-h")))
+            return cli_help(2, (char *[]){"help", argv[1], NULL});
+        return c->run(argc > 1 ? argc - 1 : 1, argc > 1 ? argv + 1 : (char *[]){"help", NULL});
+    }
+    return cli_end(weir_fail(WEIR_USAGE, "there is no command '%s': try weir help", name));
+}

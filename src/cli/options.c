@@ -1,0 +1,100 @@
+/* options.c - the command line into settings. */
+#include "cli/cli.h"
+#include "net/launch.h"
+#include "net/place.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const weir_opt *run_option(const char *key)
+{
+    for (const weir_opt *o = weir_settings_options; o->name; o++)
+        if (!strcmp(o->name, key))
+            return o;
+    return NULL;
+}
+
+static const cli_extra *extra_option(const cli_extra *extra, const char *key)
+{
+    for (; extra && extra->name; extra++)
+        if (!strcmp(extra->name, key))
+            return extra;
+    return NULL;
+}
+
+/* One option at argv[*i]; leaves *i at its last word. */
+static weir_err take_option(int argc, char **argv, int *i, weir_settings *s, const cli_extra *extra, const char **config)
+{
+    char key[64];
+    const char *text = argv[*i] + 2, *value = strchr(text, '=');
+    const cli_extra *more;
+
+    snprintf(key, sizeof key, "%.*s", value ? (int)(value - text) : (int)strlen(text), text);
+    for (char *c = key; *c; c++)
+        *c = *c == '_' ? '-' : *c;
+    const weir_opt *o = run_option(key);
+    more = extra_option(extra, key);
+    if (!o && !more && strcmp(key, "config"))
+        return weir_fail(WEIR_USAGE, "there is no option --%s: try weir help %s", key, argv[0]);
+    if (value)
+        value++;
+    else if ((o && o->kind == WEIR_OPT_BOOL) || (more && more->flag))
+        value = "yes";
+    else if (*i + 1 < argc)
+        value = argv[++*i];
+    else
+        return weir_fail(WEIR_USAGE, "--%s: a value was expected", key);
+    if (more)
+        return *more->value = value, WEIR_OK;
+    if (!o)
+        return *config = value, WEIR_OK;
+    weir_err err = weir_settings_set(s, key, value);
+    return err;
+}
+
+weir_err cli_options(int argc, char **argv, weir_settings *s, const cli_extra *extra, const char **word, int words)
+{
+    const char *config = NULL;
+    int n = 0;
+
+    for (int i = 1; i < argc; i++) {
+        if (!strncmp(argv[i], "--", 2) && argv[i][2]) {
+            WEIR_TRY(take_option(argc, argv, &i, s, extra, &config));
+        } else if (n < words) {
+            word[n++] = argv[i];
+        } else {
+            return weir_fail(WEIR_USAGE, "'%s' was not expected: try weir help %s", argv[i], argv[0]);
+        }
+    }
+    if (n < words)
+        word[n] = NULL;
+    if (config)
+        WEIR_TRY(weir_settings_read(s, config));
+    return weir_settings_resume(s);
+}
+
+bool cli_launch(int argc, char **argv, const weir_settings *s, int *code)
+{
+    char **all;
+    weir_err err;
+
+    if (s->workers < 2 || getenv("RANK"))
+        return false;
+    if (!(all = calloc((size_t)argc + 2, sizeof *all)))
+        return *code = cli_end(weir_fail_nomem(0)), true;
+    all[0] = "weir";
+    memcpy(all + 1, argv, (size_t)argc * sizeof *all);
+    err = weir_launch((int)s->workers, all, code);
+    if (err)
+        *code = cli_end(err);
+    free(all);
+    return true;
+}
+
+weir_err cli_place(const weir_settings *s, weir_place *place)
+{
+    WEIR_TRY(weir_place_find(-1, 0, NULL, place));
+    place->timeout = s->timeout;
+    place->stall = s->stall;
+    return WEIR_OK;
+}

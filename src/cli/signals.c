@@ -1,0 +1,77 @@
+/* signals.c - a thread that reads signals and watches the launcher. */
+#include "cli/cli.h"
+#include "core/file.h"
+#include "core/task.h"
+#include "net/launch.h"
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+static struct {
+    atomic_int *stop;
+    int fd, lifeline;
+    char run_dir[128];
+} watch;
+
+static void our_signals(sigset_t *set)
+{
+    sigemptyset(set);
+    for (int *s = (int[]){SIGINT, SIGTERM, SIGHUP, 0}; *s; s++)
+        sigaddset(set, *s);
+}
+
+void cli_signals_block(void)
+{
+    sigset_t set;
+
+    our_signals(&set);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    signal(SIGPIPE, SIG_IGN);
+}
+
+/* Files are whole or have no name: leaving at once loses nothing but the sockets of a run that has not met yet. */
+static void leave(int code)
+{
+    if (watch.run_dir[0])
+        weir_tree_remove(watch.run_dir);
+    _exit(code);
+}
+
+static weir_err watcher(void *arg)
+{
+    struct pollfd at[2] = {{.fd = watch.fd, .events = POLLIN}, {.fd = watch.lifeline, .events = POLLIN}};
+
+    (void)arg;
+    for (;;) {
+        struct signalfd_siginfo info;
+        if (poll(at, 2, -1) < 0)
+            continue;
+        if (at[1].revents)
+            leave(WEIR_LOST); /* the launcher is gone */
+        if (!at[0].revents || read(watch.fd, &info, sizeof info) != sizeof info)
+            continue;
+        if (atomic_load(watch.stop))
+            leave(128 + (int)info.ssi_signo);
+        atomic_store(watch.stop, (int)info.ssi_signo);
+    }
+    return WEIR_OK;
+}
+
+weir_err cli_signals(atomic_int *stop, const weir_place *place)
+{
+    weir_launched launched;
+    weir_task *task;
+    sigset_t set;
+
+    our_signals(&set);
+    weir_launched_find(&launched);
+    watch.stop = stop;
+    watch.lifeline = launched.lifeline;
+    snprintf(watch.run_dir, sizeof watch.run_dir, "%s", place->run_dir);
+    if ((watch.fd = signalfd(-1, &set, SFD_CLOEXEC)) < 0)
+        return weir_fail(WEIR_FAILED, "signals cannot be read");
+    return weir_task_start(weir_rt_threads(), "signals", watcher, NULL, &task); /* ends with the process */
+}

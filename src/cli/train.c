@@ -1,0 +1,43 @@
+/* train.c - weir train. */
+#include "cli/cli.h"
+#include "core/log.h"
+#include "train/run.h"
+#include <unistd.h>
+
+static weir_err train(const weir_settings *s, int *stopped)
+{
+    static atomic_int stop; /* read by the signal thread until the process ends */
+    weir_place place;
+    weir_result result;
+    char name[32];
+
+    cli_signals_block();
+    WEIR_TRY(cli_place(s, &place));
+    if (place.size > 1) {
+        snprintf(name, sizeof name, "rank %d", place.rank);
+        weir_log_name(name);
+    }
+    WEIR_TRY(cli_signals(&stop, &place));
+    weir_hooks hooks = {.stop = &stop, .people = s->quiet ? NULL : stdout, .live = isatty(STDOUT_FILENO)};
+    return weir_train_run(s, &place, &hooks, &result, stopped);
+}
+
+int cli_train(int argc, char **argv)
+{
+    weir_arena *arena = weir_arena_new();
+    weir_settings s;
+    int code, stopped = 0;
+    weir_err err = arena ? weir_settings_init(&s, arena) : weir_fail_nomem(0);
+
+    if (!err)
+        err = cli_options(argc, argv, &s, NULL, NULL, 0);
+    if (!err)
+        err = weir_settings_check(&s);
+    if (!err && cli_launch(argc, argv, &s, &code))
+        return weir_arena_free(arena), code;
+    if (!err)
+        err = train(&s, &stopped);
+    code = err ? cli_end(err) : stopped ? 128 + stopped : 0;
+    weir_arena_free(arena);
+    return code;
+}

@@ -1,0 +1,53 @@
+/* coll.c - the table, the choice of `auto`, and the verbs that fall back to the ring's. */
+#include "coll/coll.h"
+#include <string.h>
+
+#define X(name) &weir_coll_##name.plug,
+static const weir_plug *const table[] = {
+#include "coll/list.h"
+    NULL};
+#undef X
+weir_plugs weir_colls = table;
+
+weir_err weir_coll_open(const char *spec, const weir_group *group, weir_arena *arena, weir_coll_use *use)
+{
+    const weir_plug *plug;
+    const char *why;
+    weir_coll_use made;
+
+    if (!strcmp(spec, "auto"))
+        spec = weir_coll_pick(group);
+    WEIR_TRY(weir_plug_find(weir_colls, "collective", spec, &plug));
+    WEIR_TRY(weir_plug_make(plug, "collective", spec, arena, &made.self));
+    made.coll = (const weir_coll *)plug;
+    if (made.coll->fits && (why = made.coll->fits(made.self, group)))
+        return weir_fail(WEIR_MISFIT, "the collective %s cannot be used: %s", plug->name, why);
+    *use = made;
+    return WEIR_OK;
+}
+
+weir_err weir_allreduce(weir_coll_use *use, weir_group *group, void *buf, size_t units, const weir_sum *sum)
+{
+    return group->size > 1 ? use->coll->allreduce(use->self, group, buf, units, sum) : WEIR_OK;
+}
+
+weir_err weir_reduce_scatter(weir_coll_use *use, weir_group *group, void *buf, size_t units, const weir_sum *sum)
+{
+    return group->size > 1 ? use->coll->reduce_scatter(use->self, group, buf, units, sum) : WEIR_OK;
+}
+
+weir_err weir_allgather(weir_coll_use *use, weir_group *group, void *all, const size_t *off, const size_t *len)
+{
+    return group->size > 1 ? use->coll->allgather(use->self, group, all, off, len) : WEIR_OK;
+}
+
+weir_err weir_broadcast(weir_coll_use *use, weir_group *group, int root, void *buf, size_t bytes)
+{
+    return group->size > 1 ? use->coll->broadcast(use->self, group, root, buf, bytes) : WEIR_OK;
+}
+
+/* Nobody's reduce-scatter of nothing ends before everybody's has begun. */
+weir_err weir_barrier(weir_coll_use *use, weir_group *group)
+{
+    return weir_reduce_scatter(use, group, NULL, 0, &weir_sum_f32);
+}

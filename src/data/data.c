@@ -1,0 +1,156 @@
+/* data.c - the data sets there are, and where those with a name lie on this machine. */
+#include "data/data.h"
+#include "core/file.h"
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+weir_plugs weir_datas = (const weir_plug *const[]){
+#define X(name) &weir_data_##name.plug,
+#include "data/list.h"
+#undef X
+    NULL,
+};
+
+/* ---- sets with a name ---- */
+
+/* NAME[:options] stands for KIND:dir=DIR[,options]. */
+typedef struct named {
+    const char *name, *kind;
+    const char *dir; /* NULL: where scripts/data puts it, $XDG_DATA_HOME/weir/NAME */
+    const char *cure;
+} named;
+
+static const named sets[] = {
+    {"fashion-mnist", "idx", "/usr/share/datasets/fashion-mnist", "install the Debian package dataset-fashion-mnist"},
+    {"mnist", "idx", NULL, "run scripts/data mnist"},
+};
+
+static const named *find_named(const char *spec)
+{
+    size_t len = strcspn(spec, ":");
+
+    for (size_t i = 0; i < sizeof sets / sizeof *sets; i++)
+        if (strlen(sets[i].name) == len && !strncmp(sets[i].name, spec, len))
+            return &sets[i];
+    return NULL;
+}
+
+static weir_err named_place(const named *s, char *dir, size_t room)
+{
+    const char *base = getenv("XDG_DATA_HOME"), *home = getenv("HOME");
+    int n;
+
+    if (s->dir)
+        n = snprintf(dir, room, "%s", s->dir);
+    else if (base && base[0] == '/')
+        n = snprintf(dir, room, "%s/weir/%s", base, s->name);
+    else if (home && home[0])
+        n = snprintf(dir, room, "%s/.local/share/weir/%s", home, s->name);
+    else
+        return weir_fail(WEIR_INVALID, "data %s: neither XDG_DATA_HOME nor HOME says where it lies; give %s:DIR", s->name, s->kind);
+    if (n >= (int)room || strchr(dir, ','))
+        return weir_fail(WEIR_INVALID, "data %s: the path %s cannot be part of a spec: too long, or with a comma", s->name, dir);
+    return WEIR_OK;
+}
+
+/* The spec that the name stands for; what the user gave comes last and wins. */
+static weir_err expand(const named *s, const char *dir, const char *spec, weir_arena *a, const char **whole)
+{
+    const char *options = strchr(spec, ':');
+    size_t room = strlen(s->kind) + strlen(dir) + strlen(spec) + 8;
+    char *text = weir_alloc(a, room);
+
+    if (!text)
+        return weir_fail_nomem(room);
+    snprintf(text, room, "%s:dir=%s%s%s", s->kind, dir, options ? "," : "", options ? options + 1 : "");
+    *whole = text;
+    return WEIR_OK;
+}
+
+/* A set that is not where its name says: the sentence tells how to get it. */
+static weir_err check_place(const named *s, const char *dir, const weir_plug *plug, const void *self)
+{
+    const weir_opt *o = plug->options;
+    char used[PATH_MAX];
+
+    while (strcmp(o->name, "dir"))
+        o++;
+    weir_opt_show(o, self, used, sizeof used);
+    if (!strcmp(used, dir) && !weir_path_exists(dir))
+        return weir_fail(WEIR_INVALID, "data %s: there is no %s; %s", s->name, dir, s->cure);
+    return WEIR_OK;
+}
+
+/* ---- opening ---- */
+
+static weir_err unknown(const char *spec)
+{
+    char known[600] = "";
+    size_t n = 0;
+
+    for (size_t i = 0; i < sizeof sets / sizeof *sets && n < sizeof known; i++)
+        n += (size_t)snprintf(known + n, sizeof known - n, "%s, ", sets[i].name);
+    for (weir_plugs p = weir_datas; *p && n < sizeof known; p++)
+        n += (size_t)snprintf(known + n, sizeof known - n, "%s%s", p == weir_datas ? "" : ", ", (*p)->name);
+    n = strcspn(spec, ":");
+    return weir_fail(WEIR_USAGE, "there is no data '%.*s'; there is %s", n > 200 ? 200 : (int)n, spec, known);
+}
+
+weir_err weir_data_open(const char *spec, weir_arena *a, weir_data_use *use)
+{
+    const named *set = find_named(spec);
+    const weir_plug *plug;
+    weir_data_use made = {0};
+    char dir[PATH_MAX];
+    weir_err err;
+
+    if (set) {
+        WEIR_TRY(named_place(set, dir, sizeof dir));
+        WEIR_TRY(expand(set, dir, spec, a, &spec));
+    }
+    if (weir_plug_find(weir_datas, "data", spec, &plug))
+        return unknown(spec);
+    made.data = (const weir_data *)plug;
+    WEIR_TRY(weir_plug_make(plug, "data", spec, a, &made.self));
+    if (set)
+        WEIR_TRY(check_place(set, dir, plug, made.self));
+    if ((err = made.data->open(made.self, a, &made.facts)))
+        return weir_data_close(&made), err;
+    *use = made;
+    return WEIR_OK;
+}
+
+void weir_data_close(weir_data_use *use)
+{
+    if (use->data && use->data->close)
+        use->data->close(use->self);
+    *use = (weir_data_use){0};
+}
+
+/* ---- batches ---- */
+
+weir_err weir_batch_new(const weir_data_facts *facts, int room, weir_arena *a, weir_batch *batch)
+{
+    size_t width = 1, targets = 1;
+    void *in, *out;
+
+    for (int i = 0; i < facts->dims; i++)
+        width *= (size_t)facts->dim[i];
+    if (facts->target != WEIR_CLASSES)
+        targets = facts->target == WEIR_TOKENS ? width : (size_t)facts->classes;
+    in = weir_alloc_many(a, (size_t)room, width * sizeof(float)); /* a token is as large as a float */
+    out = weir_alloc_many(a, (size_t)room, targets * sizeof(float));
+    if (!in || !out)
+        return weir_fail_nomem((size_t)room * (width + targets) * sizeof(float));
+    *batch = (weir_batch){.room = room};
+    if (facts->tokens_in)
+        batch->token = in;
+    else
+        batch->x = in;
+    if (facts->target == WEIR_VALUES)
+        batch->value = out;
+    else
+        batch->label = out;
+    return WEIR_OK;
+}

@@ -1,0 +1,99 @@
+/* synth.c - pictures made up from random numbers, of any shape: each class has a picture of its own, a sample is it under noise.
+ * A pure function of (seed, part, index), without tables: the same on every worker, of any size, and quick to make. */
+#include "data/data.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct synth {
+    const char *shape;
+    int64_t classes, count[WEIR_PARTS], seed;
+    double noise;
+    size_t width;
+    float signal_scale, noise_scale;
+} synth;
+
+/* A byte drawn evenly has this variance; the sum of a word's four bytes is bell-shaped, with four times as much. */
+#define BYTE_VARIANCE ((256.0 * 256.0 - 1) / 12)
+
+/* "1x28x28" or "784": one or three sizes. */
+static weir_err parse_shape(synth *s, weir_data_facts *facts)
+{
+    const char *at = s->shape;
+    char *end;
+
+    s->width = 1;
+    for (facts->dims = 0; facts->dims < 3; at = end + 1) {
+        long x = *at >= '0' && *at <= '9' ? strtol(at, &end, 10) : 0;
+        if (x < 1 || x > 1 << 30 || (s->width *= (size_t)x) > 1 << 30)
+            break;
+        facts->dim[facts->dims++] = x;
+        if (!*end && facts->dims != 2)
+            return WEIR_OK;
+        if (*end != 'x')
+            break;
+    }
+    return weir_fail(WEIR_USAGE, "data synth: shape=%.200s: channels x height x width as in 3x32x32, or one number, was expected",
+                     s->shape);
+}
+
+static weir_err open_synth(void *self, weir_arena *a, weir_data_facts *facts)
+{
+    synth *s = self;
+    weir_data_facts made = {.target = WEIR_CLASSES, .classes = s->classes};
+    double deviation = sqrt(1 + s->noise * s->noise); /* of the whole: inputs have deviation 1 */
+
+    (void)a;
+    WEIR_TRY(parse_shape(s, &made));
+    s->signal_scale = (float)(1 / (deviation * sqrt(BYTE_VARIANCE)));
+    s->noise_scale = (float)(s->noise / (deviation * sqrt(4 * BYTE_VARIANCE)));
+    for (int part = 0; part < WEIR_PARTS; part++)
+        made.count[part] = (uint64_t)s->count[part];
+    *facts = made;
+    return WEIR_OK;
+}
+
+static float four_bytes(uint32_t x) { return (float)(x & 255) + (float)(x >> 8 & 255) + (float)(x >> 16 & 255) + (float)(x >> 24) - 510; }
+
+/* One word of random bits gives the class's picture four values, and one word each value's noise. */
+static void make_sample(const synth *s, int part, uint64_t index, uint64_t class, float *x)
+{
+    weir_rng picture = weir_rng_at((uint64_t)s->seed, WEIR_RNG_DATA, class, WEIR_PARTS);
+    weir_rng noise = weir_rng_at((uint64_t)s->seed, WEIR_RNG_DATA, index, (uint32_t)part);
+    uint32_t word = 0;
+
+    for (size_t i = 0; i < s->width; i++, word >>= 8) {
+        if (i % 4 == 0)
+            word = weir_rng_u32(&picture);
+        x[i] = s->signal_scale * ((float)(word & 255) - 127.5f) + s->noise_scale * four_bytes(weir_rng_u32(&noise));
+    }
+}
+
+static weir_err get(const void *self, const weir_pick *pick, weir_batch *batch)
+{
+    const synth *s = self;
+
+    for (int i = 0; i < pick->n; i++) {
+        uint64_t class = pick->index[i] % (uint64_t)s->classes;
+        make_sample(s, pick->part, pick->index[i], class, batch->x + (size_t)i * s->width);
+        batch->label[i] = (int32_t)class;
+    }
+    batch->n = pick->n;
+    return WEIR_OK;
+}
+
+static const weir_opt options[] = {
+    {"shape", WEIR_OPT_TEXT, offsetof(synth, shape), "1x28x28", .help = "channels x height x width, or one number"},
+    {"classes", WEIR_OPT_INT, offsetof(synth, classes), "10", "how many", .min = 1, .max = 1000000},
+    {"count", WEIR_OPT_INT, offsetof(synth, count[WEIR_TRAIN]), "60000", "training samples", .min = 1, .max = 1e18},
+    {"test", WEIR_OPT_INT, offsetof(synth, count[WEIR_TEST]), "10000", "test samples", .min = 1, .max = 1e18},
+    {"noise", WEIR_OPT_REAL, offsetof(synth, noise), "1", "its deviation, where the pictures' is 1", .min = 0, .max = 1000},
+    {"seed", WEIR_OPT_INT, offsetof(synth, seed), "1", "of pictures and noise; not the run's", .min = 0, .max = 1e18},
+    {0},
+};
+
+const weir_data weir_data_synth = {
+    .plug = {"synth", "made-up pictures that can be learnt", sizeof(synth), options},
+    .open = open_synth,
+    .get = get,
+};

@@ -1,0 +1,67 @@
+/* allreduce.c - everybody sums the gradient, everybody steps: synchronous SGD. */
+#include "core/vec.h"
+#include "exchange/exchange.h"
+#include <math.h>
+
+typedef struct allreduce {
+    weir_exchange_env env;
+} allreduce;
+
+static weir_err init(void *self, const weir_exchange_env *env)
+{
+    ((allreduce *)self)->env = *env;
+    return WEIR_OK;
+}
+
+static weir_err bucket(void *self, weir_lane *lane, weir_turn turn)
+{
+    allreduce *x = self;
+
+    return weir_lane_sum(lane, x->env.coll, x->env.same, turn);
+}
+
+static weir_err blame(const weir_exchange_env *env, uint64_t step)
+{
+    const weir_vec *vec = weir_vec_best();
+
+    for (int i = 0; i < env->lanes; i++) {
+        const weir_bucket *b = env->lane[i].bucket;
+        for (int v = 0; v < b->views; v++)
+            if (!vec->finite(b->grad + b->view[v].at, b->view[v].rows * b->view[v].cols))
+                return weir_fail(WEIR_NAN, "step %llu: the gradient of %s is not finite", (unsigned long long)step + 1,
+                                 b->view[v].tensor->name);
+    }
+    return weir_fail(WEIR_NAN, "step %llu: the gradient's norm is beyond what a number holds", (unsigned long long)step + 1);
+}
+
+/* Every rank holds the same sums, so every rank comes to the same norm, scale and parameters by itself. */
+static weir_err finish(void *self, weir_commit *commit)
+{
+    const weir_exchange_env *env = &((allreduce *)self)->env;
+    double sum = 0, norm;
+    float scale = 1;
+
+    for (int i = 0; i < env->lanes; i++)
+        sum += weir_vec_best()->sumsq(env->lane[i].bucket->grad, env->lane[i].bucket->n);
+    norm = sqrt(sum);
+    if (!isfinite(norm))
+        return blame(env, commit->turn.step);
+    if (commit->clip > 0 && norm > commit->clip)
+        scale = (float)(commit->clip / norm);
+    for (int i = 0; i < env->lanes && commit->keep; i++) {
+        weir_lane *l = &env->lane[i];
+        l->optim->step(l->stepper, l->bucket, commit->turn.step, commit->rate, scale);
+    }
+    commit->norm = norm;
+    return WEIR_OK;
+}
+
+static weir_err regroup(void *self, const weir_exchange_env *env) { return init(self, env); }
+
+const weir_exchange weir_exchange_allreduce = {
+    .plug = {"allreduce", "gradients are summed over all workers, who step alike: synchronous SGD", sizeof(allreduce), NULL},
+    .init = init,
+    .bucket = bucket,
+    .finish = finish,
+    .regroup = regroup,
+};

@@ -1,0 +1,99 @@
+/* buckets.c - the flat vector cut into buckets. */
+#include "exchange/lane.h"
+#include <string.h>
+
+enum { FIRST_PART = 4 }; /* the first bucket is this many times smaller: the wire starts early */
+
+/* What is being put together. `bucket` NULL: only counting. */
+typedef struct cutter {
+    size_t limit; /* floats */
+    bool whole;
+    weir_bucket *bucket;
+    weir_view *view;
+    int buckets, views;
+    size_t at, n; /* the open bucket's range */
+    int first_view;
+    int ready;
+    float *param, *grad;
+} cutter;
+
+static void close_bucket(cutter *c, bool dense)
+{
+    if (c->bucket)
+        c->bucket[c->buckets] = (weir_bucket){
+            .id = c->buckets, .at = c->at, .n = c->n, .param = c->param + c->at, .grad = c->grad + c->at, .ready = c->ready,
+            .view = c->view + c->first_view, .views = c->views - c->first_view, .dense = dense};
+    c->buckets++;
+    c->at += c->n;
+    c->n = 0;
+    c->first_view = c->views;
+}
+
+static size_t limit_now(const cutter *c) { return c->buckets ? c->limit : c->limit / FIRST_PART; }
+
+static void add_view(cutter *c, const weir_tensor *t, size_t row, size_t rows, size_t cols)
+{
+    if (c->bucket)
+        c->view[c->views] = (weir_view){.tensor = t, .at = c->n, .rows = rows, .cols = cols, .first = row * cols};
+    c->views++;
+    c->n += rows * cols;
+    c->ready = t->ready > c->ready ? t->ready : c->ready;
+}
+
+/* A tensor larger than a bucket is cut at rows, unless it must stay whole. */
+static void add_tensor(cutter *c, const weir_tensor *t, bool tail)
+{
+    size_t rows = t->dims > 1 ? (size_t)t->dim[0] : 1, cols = rows ? t->n / rows : 0, row = 0;
+
+    if (tail || c->whole) {
+        if (!tail && c->n && c->n + t->n > limit_now(c))
+            close_bucket(c, false);
+        add_view(c, t, 0, rows, cols);
+        return;
+    }
+    while (row < rows) {
+        size_t room = limit_now(c) > c->n ? limit_now(c) - c->n : 0, take = cols ? room / cols : rows;
+        if (take > rows - row)
+            take = rows - row;
+        /* what fits in one bucket is not cut merely because the open one is half full */
+        if (take < rows - row && c->n && (take == 0 || t->n <= c->limit)) {
+            close_bucket(c, false);
+            continue;
+        }
+        if (!take)
+            take = 1;
+        add_view(c, t, row, take, cols);
+        row += take;
+    }
+}
+
+static void cut_all(cutter *c, const weir_tensor *tensor, int tensors)
+{
+    c->buckets = c->views = c->first_view = 0;
+    c->at = c->n = 0;
+    c->ready = -1;
+    for (int tail = 0; tail < 2; tail++) {
+        for (int i = 0; i < tensors; i++)
+            if (weir_tensor_small(&tensor[i]) == (tail == 1))
+                add_tensor(c, &tensor[i], tail);
+        if (tail || c->n)
+            close_bucket(c, tail);
+    }
+}
+
+weir_err weir_buckets_cut(const weir_tensor *tensor, int tensors, size_t bytes, bool whole, float *param, float *grad,
+                          weir_arena *arena, weir_bucket **bucket, int *count)
+{
+    cutter c = {.limit = bytes / sizeof(float), .whole = whole, .param = param, .grad = grad};
+
+    cut_all(&c, tensor, tensors);
+    weir_bucket *made = WEIR_NEW(arena, weir_bucket, c.buckets);
+    c.view = WEIR_NEW(arena, weir_view, c.views);
+    if (!made || !c.view)
+        return weir_fail_nomem((size_t)c.buckets * sizeof *made);
+    c.bucket = made;
+    cut_all(&c, tensor, tensors);
+    *bucket = made;
+    *count = c.buckets;
+    return WEIR_OK;
+}

@@ -1,0 +1,18 @@
+/* exchange.c - the table, and the one function that refuses. */
+#include "exchange/exchange.h"
+
+#define X(name) &weir_exchange_##name.plug,
+static const weir_plug *const table[] = {
+#include "exchange/list.h"
+    NULL};
+#undef X
+weir_plugs weir_exchanges = table;
+
+const char *weir_exchange_refuse(const weir_exchange *exchange, const weir_codec *codec, const weir_optim *optim,
+                                 const weir_net_facts *net, int ranks)
+{
+    (void)exchange, (void)optim, (void)net, (void)ranks;
+    if (!codec->raw)
+        return "this exchange sums dense gradients only";
+    return NULL;
+}

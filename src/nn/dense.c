@@ -1,0 +1,91 @@
+/* dense.c - y = x w' + b over the last dimension; the weights are used where they are, as PyTorch has them: [out, in]. */
+#include "nn/layer.h"
+#include <math.h>
+
+typedef struct dense {
+    int64_t out;
+    bool bias;
+} dense;
+
+static const weir_opt options[] = {
+    {"out", WEIR_OPT_INT, offsetof(dense, out), NULL, "how many outputs", 1, INT32_MAX, NULL, false, false},
+    {"bias", WEIR_OPT_BOOL, offsetof(dense, bias), "yes", "adds a bias", 0, 0, NULL, false, false},
+    {0}};
+
+static weir_err shape(void *self, const weir_model_input *input, const weir_shape *in, weir_shape *out, weir_weights *w,
+                      int *weights)
+{
+    const dense *d = self;
+    int64_t width = in->dim[in->dims - 1];
+    float bound = (float)(1 / sqrt((double)width));
+
+    (void)input;
+    if (in->dims < 2)
+        return weir_fail(WEIR_INVALID, "dense needs an input of at least one dimension a sample");
+    *out = *in;
+    out->dim[in->dims - 1] = d->out;
+    w[0] = (weir_weights){"weight", {2, {d->out, width}}, true, bound, 0};
+    w[1] = (weir_weights){"bias", {1, {d->out}}, false, bound, 0};
+    *weights = 1 + d->bias;
+    return WEIR_OK;
+}
+
+/* Everything but the last dimension is rows. */
+static weir_err as_rows(const weir_bind *b, const weir_act *a, weir_shape *rows, const weir_layout **layout)
+{
+    int64_t width = a->shape.dim[a->shape.dims - 1];
+
+    *rows = (weir_shape){2, {weir_shape_count(&a->shape, INT64_MAX) / width, width}};
+    return weir_layout_plain(b->dnn, rows, layout);
+}
+
+static weir_err bind_back(const weir_bind *b, const weir_dense_desc *s, const weir_op *forward, const weir_use *x,
+                          const weir_use *y)
+{
+    const weir_param *w = b->param;
+    weir_use to_weights[] = {*x,
+                             {WEIR_ARG_DIFF_DST, b->out->grad, y->layout},
+                             {WEIR_ARG_DIFF_WEIGHTS, w[0].grad, w[0].plain},
+                             {WEIR_ARG_DIFF_BIAS, w[1].grad, w[1].plain}};
+    weir_op *op;
+
+    WEIR_TRY(weir_dnn_dense(b->dnn, WEIR_DO_BACK_WEIGHTS, s, forward, &op));
+    WEIR_TRY(weir_bind_op(b, WEIR_BACK_WEIGHTS, op, to_weights, 3 + s->bias));
+    if (!b->in->grad)
+        return WEIR_OK;
+    weir_use to_data[] = {{WEIR_ARG_DIFF_DST, b->out->grad, y->layout},
+                          {WEIR_ARG_WEIGHTS, w[0].data, w[0].plain},
+                          {WEIR_ARG_DIFF_SRC, b->in->grad, x->layout}};
+    WEIR_TRY(weir_dnn_dense(b->dnn, WEIR_DO_BACK_DATA, s, forward, &op));
+    return weir_bind_op(b, WEIR_BACK_DATA, op, to_data, 3);
+}
+
+static weir_err bind_dense(void *self, const weir_bind *b)
+{
+    const dense *d = self;
+    const weir_param *w = b->param;
+    const weir_layout *in, *out, *plain;
+    weir_shape x, y;
+    weir_op *forward;
+
+    WEIR_TRY(weir_layout_plain(b->dnn, &b->out->shape, &plain));
+    WEIR_TRY(weir_bind_out(b, plain));
+    WEIR_TRY(as_rows(b, b->in, &x, &in));
+    WEIR_TRY(as_rows(b, b->out, &y, &out));
+    weir_dense_desc s = {x.dim[0], x.dim[1], y.dim[1], d->bias, b->relu};
+    weir_use use[] = {{WEIR_ARG_SRC, b->in->data, in},
+                      {WEIR_ARG_WEIGHTS, w[0].data, w[0].plain},
+                      {WEIR_ARG_DST, b->out->data, out},
+                      {WEIR_ARG_BIAS, w[1].data, w[1].plain}};
+    WEIR_TRY(weir_dnn_dense(b->dnn, WEIR_DO_FORWARD, &s, NULL, &forward));
+    WEIR_TRY(weir_bind_op(b, WEIR_FORWARD, forward, use, 3 + d->bias));
+    return bind_back(b, &s, forward, &use[0], &use[2]);
+}
+
+const weir_layer weir_layer_dense = {
+    .plug = {"dense", "every output a weighted sum of all inputs, over the last dimension", sizeof(dense), options},
+    .plain = true,
+    .does_relu = true,
+    .shape = shape,
+    .bind = bind_dense,
+};

@@ -1,0 +1,108 @@
+/* dnn.h - the door to oneDNN. Only dnn.c and dnn_ops.c behind it know the library.
+ *
+ * Three words. A layout says how a tensor lies in memory: plain (row-major) or blocked as a kernel likes it. A mem is memory
+ * whose address is settled later, and may change: activations are placed when the whole plan is known, the input is wherever the
+ * batch is. An op is a compiled primitive with its mems tied to it once, so that running it is one call that allocates nothing.
+ * Layouts, mems and ops belong to the weir_dnn and live until it is closed. Not for two threads at a time. */
+#ifndef WEIR_NN_DNN_H
+#define WEIR_NN_DNN_H
+#include "core/arena.h"
+#include "core/bucket.h"
+#include "core/err.h"
+
+typedef struct weir_dnn weir_dnn;
+typedef struct weir_layout weir_layout;
+typedef struct weir_op weir_op;
+
+/* A shape; of an activation dim[0] is the batch. */
+typedef struct weir_shape {
+    int dims;
+    int64_t dim[WEIR_DIMS];
+} weir_shape;
+/* How many elements; -1 when they are more than `limit`. */
+int64_t weir_shape_count(const weir_shape *, int64_t limit);
+
+weir_err weir_dnn_open(weir_arena *, weir_dnn **);
+void weir_dnn_close(weir_dnn *); /* NULL is allowed */
+
+/* ---- layouts ---- */
+weir_err weir_layout_plain(weir_dnn *, const weir_shape *, const weir_layout **);
+size_t weir_layout_bytes(const weir_layout *);
+bool weir_layout_same(const weir_layout *, const weir_layout *);
+
+/* ---- memory ---- */
+typedef struct weir_mem {
+    void *at; /* NULL until it is pointed somewhere */
+    size_t bytes;
+    /* For who places it: the times of its first and last use, and where it was put. */
+    int first, last;
+    size_t offset;
+    /* Changes only when weir_model_refresh says so (parameters): copies in other layouts are kept and remade when stale. */
+    bool slow;
+    struct weir_copy *copies;
+    struct weir_tie *ties; /* the arguments of ops that read or write it */
+    struct weir_mem *next;
+} weir_mem;
+weir_err weir_mem_new(weir_dnn *, size_t bytes, weir_mem **);
+/* Moves it, and every op tied to it. Allocates nothing. */
+void weir_mem_point(weir_mem *, void *at);
+
+/* ---- ops ---- */
+typedef enum {
+    WEIR_ARG_SRC,
+    WEIR_ARG_WEIGHTS,
+    WEIR_ARG_BIAS,
+    WEIR_ARG_DST,
+    WEIR_ARG_DIFF_SRC,
+    WEIR_ARG_DIFF_WEIGHTS,
+    WEIR_ARG_DIFF_BIAS,
+    WEIR_ARG_DIFF_DST,
+    WEIR_ARG_WORKSPACE,
+    WEIR_ARG_SCRATCH,
+    WEIR_ARGS
+} weir_arg;
+
+/* The layout the op wants for an argument; NULL: it has no such argument. */
+const weir_layout *weir_op_layout(const weir_op *, weir_arg);
+bool weir_op_writes(const weir_op *, weir_arg);
+/* Ties memory of the wanted layout to an argument. */
+weir_err weir_op_tie(weir_op *, weir_arg, weir_mem *);
+/* WEIR_FAILED, naming it, unless every argument is tied. */
+weir_err weir_op_whole(const weir_op *);
+weir_err weir_op_run(void *op); /* void *, so that it is a step of a plan */
+
+/* Which of a layer's three computations. */
+typedef enum { WEIR_DO_FORWARD, WEIR_DO_BACK_DATA, WEIR_DO_BACK_WEIGHTS } weir_do;
+
+/* y[rows, out] = x[rows, in] w[out, in]' + b; all plain. relu: on y, in the same pass. */
+typedef struct weir_dense_desc {
+    int64_t rows, in, out;
+    bool bias, relu;
+} weir_dense_desc;
+/* The backward ones are given the forward one. */
+weir_err weir_dnn_dense(weir_dnn *, weir_do, const weir_dense_desc *, const weir_op *forward, weir_op **);
+
+/* Pictures n x c x h x w; weights out x in x kernel x kernel. Every layout but the bias is the library's choice. */
+typedef struct weir_conv_desc {
+    weir_shape in, out, weights;
+    int64_t kernel, stride, pad;
+    bool bias, relu;
+} weir_conv_desc;
+weir_err weir_dnn_conv(weir_dnn *, weir_do, const weir_conv_desc *, const weir_op *forward, weir_op **);
+
+/* Max pooling; WORKSPACE carries from forward to backward which input won. `layout` is the input's; backward takes the output's
+ * from its forward. */
+typedef struct weir_pool_desc {
+    weir_shape out;
+    const weir_layout *layout;
+    int64_t kernel, stride, pad;
+} weir_pool_desc;
+weir_err weir_dnn_pool(weir_dnn *, weir_do, const weir_pool_desc *, const weir_op *forward, weir_op **);
+
+/* Forward SRC to DST, which may be one mem; backward reads DST (not SRC) and turns DIFF_DST into DIFF_SRC, which may be one too.
+ */
+weir_err weir_dnn_relu(weir_dnn *, weir_do, const weir_layout *, const weir_op *forward, weir_op **);
+
+/* SRC to DST in another layout. */
+weir_err weir_dnn_reorder(weir_dnn *, const weir_layout *from, const weir_layout *to, weir_op **);
+#endif

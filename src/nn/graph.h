@@ -1,0 +1,32 @@
+/* graph.h - the layers of a model file with shapes and tensors, before there is a batch size or memory. */
+#ifndef WEIR_NN_GRAPH_H
+#define WEIR_NN_GRAPH_H
+#include "nn/layer.h"
+
+typedef struct weir_node {
+    const weir_layer *layer;
+    void *self;
+    const char *name;
+    int line, col;      /* where the model file has it */
+    weir_shape in, out; /* dim[0] is 1 */
+    int weights;
+    weir_weights weight[WEIR_LAYER_WEIGHTS];
+    int tensor[WEIR_LAYER_WEIGHTS]; /* which of the graph's tensors each is */
+    int ready;                      /* its number in the order of backward; -1: no weights */
+} weir_node;
+
+typedef struct weir_graph {
+    const char *path;
+    weir_model_input input;
+    weir_node *node;
+    int nodes;
+    weir_tensor *tensor; /* in the order of the flat vector */
+    int tensors;
+    size_t params;
+} weir_graph;
+
+/* Reads `n` hostile bytes of a model file; `path` names them in errors, `sizes` is what stood behind the ':' of the spec (NULL:
+ * nothing). A whole model ends with a loss; tests ask for parts of one. */
+weir_err weir_graph_read(const char *path, const char *text, size_t n, const char *sizes, const weir_model_input *, bool whole,
+                         weir_arena *, weir_graph **);
+#endif

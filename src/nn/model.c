@@ -1,0 +1,314 @@
+/* model.c - a network, its flat vectors, and plans for the batch sizes that come. */
+#include "nn/model.h"
+#include "core/hash.h"
+#include "core/rng.h"
+#include "core/vec.h"
+#include "nn/plan.h"
+#include "nn/zoo.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ALIGN = 16 /* floats */ };
+
+struct weir_model {
+    const char *name;
+    weir_graph *graph;
+    weir_engine engine;
+    int room;
+    float *param, *grad;
+    weir_plan *plans;
+    weir_plan *last;  /* whose activations are in the pool, with what backward needs; NULL: none */
+    bool empty;       /* the last forward had no samples */
+    weir_arena *pool; /* one block for the activations of all plans */
+    void *block;
+    size_t block_bytes;
+    float *spare; /* a layer's gradients, before they are added to those that are there */
+    bool adds;    /* the gradient mems point to spare, not to grad */
+};
+
+/* ---- opening ---- */
+
+/* The largest sum of one layer's tensors, each padded to a line of the cache. */
+static size_t spare_floats(const weir_graph *g)
+{
+    size_t most = 0;
+
+    for (int i = 0; i < g->nodes; i++) {
+        size_t n = 0;
+        for (int k = 0; k < g->node[i].weights; k++)
+            n += (g->tensor[g->node[i].tensor[k]].n + ALIGN - 1) / ALIGN * ALIGN;
+        most = n > most ? n : most;
+    }
+    return most;
+}
+
+static weir_err read_graph(const weir_zoo_spec *s, const weir_model_input *in, weir_arena *arena, weir_graph **out)
+{
+    char *text;
+    size_t n;
+    weir_err err;
+
+    WEIR_TRY(weir_zoo_read(s, &text, &n));
+    err = weir_graph_read(s->path, text, n, s->sizes, in, true, arena, out);
+    free(text);
+    return err;
+}
+
+weir_err weir_model_open(const char *spec, const weir_model_input *in, int room, weir_arena *arena, weir_model **out)
+{
+    weir_model *m = WEIR_NEW(arena, weir_model, 1);
+    weir_zoo_spec s;
+
+    if (!m)
+        return weir_fail_nomem(sizeof *m);
+    WEIR_TRY(weir_zoo_find(spec, arena, &s));
+    WEIR_TRY(read_graph(&s, in, arena, &m->graph));
+    m->name = s.name;
+    m->room = room;
+    /* large blocks cost nothing until they are written: only runs that add gradients do */
+    if (!(m->spare = WEIR_NEW(arena, float, spare_floats(m->graph))))
+        return weir_fail_nomem(spare_floats(m->graph) * sizeof(float));
+    WEIR_TRY(weir_engine_open(m->graph, arena, &m->engine));
+    *out = m;
+    return WEIR_OK;
+}
+
+void weir_model_close(weir_model *m)
+{
+    if (!m)
+        return;
+    weir_engine_close(&m->engine);
+    weir_arena_free(m->pool);
+}
+
+const char *weir_model_name(const weir_model *m) { return m->name; }
+size_t weir_model_params(const weir_model *m) { return m->graph->params; }
+
+const weir_tensor *weir_model_tensors(const weir_model *m, int *count)
+{
+    *count = m->graph->tensors;
+    return m->graph->tensor;
+}
+
+/* ---- the flat vectors ---- */
+
+static void point_gradients(weir_model *m, bool adds)
+{
+    m->adds = adds;
+    for (int i = 0; i < m->graph->nodes; i++) {
+        const weir_node *node = &m->graph->node[i];
+        float *spare = m->spare;
+        for (int k = 0; k < node->weights; k++) {
+            const weir_tensor *t = &m->graph->tensor[node->tensor[k]];
+            weir_mem_point(m->engine.param[node->tensor[k]].grad, adds ? spare : m->grad + t->at);
+            spare += adds ? (t->n + ALIGN - 1) / ALIGN * ALIGN : 0;
+        }
+    }
+}
+
+void weir_model_attach(weir_model *m, float *param, float *grad)
+{
+    m->param = param;
+    m->grad = grad;
+    for (int i = 0; i < m->graph->tensors; i++)
+        weir_mem_point(m->engine.param[i].data, param + m->graph->tensor[i].at);
+    point_gradients(m, false);
+    weir_engine_refresh(&m->engine);
+}
+
+static void init_tensor(float *x, const weir_tensor *t, const weir_weights *w, uint64_t seed)
+{
+    weir_rng rng = weir_rng_at(seed, WEIR_RNG_INIT, weir_hash(t->name, strlen(t->name), 0), 0);
+
+    for (size_t i = 0; i < t->n; i++)
+        x[i] = w->bound > 0 ? (2 * weir_rng_unit(&rng) - 1) * w->bound : w->fill;
+}
+
+void weir_model_init(weir_model *m, uint64_t seed)
+{
+    for (int i = 0; i < m->graph->nodes; i++) {
+        const weir_node *node = &m->graph->node[i];
+        for (int k = 0; k < node->weights; k++) {
+            const weir_tensor *t = &m->graph->tensor[node->tensor[k]];
+            init_tensor(m->param + t->at, t, &node->weight[k], seed);
+        }
+    }
+    weir_engine_refresh(&m->engine);
+}
+
+void weir_model_refresh(weir_model *m) { weir_engine_refresh(&m->engine); }
+
+/* ---- plans ---- */
+
+/* Makes the common block large enough; all plans move to it. What an unfinished pass left there is lost. */
+static weir_err grow_pool(weir_model *m, size_t bytes)
+{
+    if (bytes > m->block_bytes) {
+        weir_arena_free(m->pool);
+        m->block = NULL;
+        m->block_bytes = 0;
+        m->last = NULL;
+        if (!(m->pool = weir_arena_new()) || !(m->block = weir_alloc(m->pool, bytes)))
+            return weir_fail_nomem(bytes);
+        m->block_bytes = bytes;
+    }
+    for (weir_plan *p = m->plans; p; p = p->next)
+        weir_plan_settle(p, m->block);
+    return WEIR_OK;
+}
+
+static weir_plan *find_plan(const weir_model *m, int n)
+{
+    weir_plan *p = m->plans;
+
+    while (p && p->n != n)
+        p = p->next;
+    return p;
+}
+
+weir_err weir_model_prepare(weir_model *m, int n)
+{
+    weir_plan *p;
+
+    if (n < 0 || n > m->room)
+        return weir_fail(WEIR_FAILED, "a batch of %d samples: the model was opened for up to %d", n, m->room);
+    if (!n || find_plan(m, n))
+        return WEIR_OK;
+    WEIR_TRY(weir_plan_make(&m->engine, n, false, &p));
+    WEIR_TRY(grow_pool(m, p->bytes));
+    weir_plan_settle(p, m->block);
+    p->next = m->plans;
+    m->plans = p;
+    return WEIR_OK;
+}
+
+/* ---- passes ---- */
+
+weir_err weir_model_forward(weir_model *m, const weir_model_batch *batch, const weir_pass *pass, weir_score *score)
+{
+    weir_plan *p;
+
+    m->last = NULL;
+    m->empty = batch->n == 0;
+    if (m->empty)
+        return WEIR_OK;
+    if (!m->param || !batch->x || !batch->label)
+        return weir_fail(WEIR_FAILED, "model %s: forward without parameters, inputs or labels", m->name);
+    WEIR_TRY(weir_model_prepare(m, batch->n));
+    p = find_plan(m, batch->n);
+    m->engine.run = (weir_run){.batch = *batch, .pass = *pass};
+    weir_mem_point(p->input.data, (void *)(uintptr_t)batch->x);
+    for (int i = 0; i < m->graph->nodes; i++)
+        WEIR_TRY(weir_stage_run(&p->stage[i], WEIR_FORWARD));
+    score->loss += m->engine.run.score.loss;
+    score->count += m->engine.run.score.count;
+    score->right += m->engine.run.score.right;
+    score->squares += m->engine.run.score.squares;
+    m->last = p;
+    return WEIR_OK;
+}
+
+static void add_gradients(weir_model *m, const weir_node *node)
+{
+    for (int k = 0; k < node->weights; k++) {
+        const weir_tensor *t = &m->graph->tensor[node->tensor[k]];
+        weir_vec_best()->add(m->grad + t->at, m->engine.param[node->tensor[k]].grad->at, t->n);
+    }
+}
+
+/* After a forward of no samples. */
+static void backward_empty(weir_model *m, bool add, void (*ready)(void *, int), void *arg)
+{
+    if (!add)
+        memset(m->grad, 0, m->graph->params * sizeof *m->grad);
+    for (int i = m->graph->nodes - 1; i >= 0; i--)
+        if (ready && m->graph->node[i].ready >= 0)
+            ready(arg, m->graph->node[i].ready);
+}
+
+weir_err weir_model_backward(weir_model *m, float scale, bool add, void (*ready)(void *arg, int k), void *arg)
+{
+    weir_plan *p = m->last;
+
+    if (!m->grad || (!m->empty && (!p || !m->engine.run.pass.training)))
+        return weir_fail(WEIR_FAILED, "model %s: backward without a training forward, or without a gradient", m->name);
+    if (m->empty) {
+        backward_empty(m, add, ready, arg);
+        return WEIR_OK;
+    }
+    if (add != m->adds)
+        point_gradients(m, add);
+    m->engine.run.scale = scale;
+    m->last = NULL; /* backward uses up what forward left */
+    for (int i = m->graph->nodes - 1; i >= 0; i--) {
+        const weir_node *node = &m->graph->node[i];
+        WEIR_TRY(weir_stage_run(&p->stage[i], WEIR_BACK_WEIGHTS));
+        if (add)
+            add_gradients(m, node);
+        if (ready && node->ready >= 0)
+            ready(arg, node->ready);
+        WEIR_TRY(weir_stage_run(&p->stage[i], WEIR_BACK_DATA));
+    }
+    return WEIR_OK;
+}
+
+/* ---- the rest ---- */
+
+void weir_model_commit(weir_model *m)
+{
+    for (int i = 0; i < m->graph->nodes; i++)
+        if (m->graph->node[i].layer->commit)
+            m->graph->node[i].layer->commit(m->graph->node[i].self);
+}
+
+weir_err weir_model_state(weir_model *m, weir_io *io)
+{
+    for (int i = 0; i < m->graph->nodes; i++) {
+        const weir_node *node = &m->graph->node[i];
+        size_t mark;
+        weir_err err;
+        if (!node->layer->state)
+            continue;
+        mark = weir_io_in(io, node->name);
+        err = node->layer->state(node->self, io);
+        weir_io_out(io, mark);
+        WEIR_TRY(err);
+    }
+    return WEIR_OK;
+}
+
+static bool all_finite(const weir_mem *m) { return weir_vec_best()->finite(m->at, m->bytes / sizeof(float)); }
+
+/* A relu makes 0 of a NaN (oneDNN's way), so a layer with one on its way out is known by its weights. */
+static bool stage_is_finite(const weir_model *m, const weir_stage *s)
+{
+    for (int k = 0; k < s->node->weights; k++)
+        if (!all_finite(m->engine.param[s->node->tensor[k]].data))
+            return false;
+    if (weir_stage_run(s, WEIR_FORWARD))
+        return false;
+    return s->out.data ? all_finite(s->out.data) : isfinite(m->engine.run.score.loss);
+}
+
+/* Memory is shared by lifetime, so an output is there only just after its layer has run: the forward pass runs once more. */
+const char *weir_model_blame(weir_model *m)
+{
+    weir_plan *p = m->empty ? NULL : find_plan(m, m->engine.run.batch.n);
+
+    if (!p)
+        return NULL;
+    m->last = NULL;
+    m->engine.run.score = (weir_score){0};
+    if (!all_finite(p->input.data))
+        return "input";
+    for (int i = 0; i < m->graph->nodes; i++)
+        if (!stage_is_finite(m, &p->stage[i]))
+            return m->graph->node[i].name;
+    return NULL;
+}
+
+/* from the OpenMP runtime that oneDNN runs on; clang without its own runtime brings no omp.h */
+extern void omp_set_num_threads(int);
+
+void weir_model_threads(int threads) { omp_set_num_threads(threads); }

@@ -1,0 +1,71 @@
+/* sgd.c - stochastic gradient descent:  g = scale * grad + decay * w;  v = momentum * v + g;  w -= rate * v,
+ * or, as Nesterov has it,  w -= rate * (g + momentum * v).  v begins at 0, so the first step moves by g, as in PyTorch. */
+#include "core/vec.h"
+#include "optim/optim.h"
+
+typedef struct sgd {
+    double momentum, decay;
+    bool nesterov;
+    float *v; /* NULL without momentum: nothing to keep */
+} sgd;
+
+static weir_err init(void *self, const weir_bucket *b, weir_arena *a)
+{
+    sgd *s = self;
+
+    if (s->nesterov && s->momentum == 0)
+        return weir_fail(WEIR_MISFIT, "optim sgd: nesterov=yes needs a momentum above 0");
+    if (s->momentum > 0 && !(s->v = WEIR_NEW(a, float, b->n)))
+        return weir_fail_nomem(b->n * sizeof(float));
+    return WEIR_OK;
+}
+
+static void step(void *self, const weir_bucket *b, uint64_t number, double rate, float scale)
+{
+    const sgd *s = self;
+    const weir_vec *vec = weir_vec_best();
+
+    (void)number;
+    for (const weir_view *v = b->view; v < b->view + b->views; v++) {
+        float decay = v->tensor->decays ? (float)s->decay : 0, *w = b->param + v->at;
+        const float *grad = b->grad + v->at;
+        size_t n = v->rows * v->cols;
+        if (s->v)
+            vec->sgd(w, s->v + v->at, grad, n, (float)rate, (float)s->momentum, decay, scale, s->nesterov);
+        else
+            vec->sgd_plain(w, grad, n, (float)rate, decay, scale);
+    }
+}
+
+/* Each view is saved as its place in the whole tensor, so that it does not matter how tensors are cut into buckets. */
+static weir_err state(void *self, const weir_bucket *b, weir_io *io)
+{
+    const sgd *s = self;
+
+    for (const weir_view *v = b->view; s->v && v < b->view + b->views; v++) {
+        const weir_tensor *t = v->tensor;
+        size_t mark = weir_io_in(io, t->name);
+        weir_err err = weir_io_range(io, "momentum", s->v + v->at, b->at + v->at - t->at, v->rows * v->cols, t->n,
+                                     WEIR_KEEP_SAME);
+        weir_io_out(io, mark);
+        WEIR_TRY(err);
+    }
+    return WEIR_OK;
+}
+
+static double momentum(const void *self) { return ((const sgd *)self)->momentum; }
+
+static const weir_opt options[] = {
+    {"momentum", WEIR_OPT_REAL, offsetof(sgd, momentum), "0", "how much of the last move is kept", .min = 0, .max = 0.99999},
+    {"nesterov", WEIR_OPT_BOOL, offsetof(sgd, nesterov), "no", .help = "look ahead by the momentum"},
+    {"decay", WEIR_OPT_REAL, offsetof(sgd, decay), "0", "pull of weights towards 0; not of biases and norms", .min = 0, .max = 1e18},
+    {0},
+};
+
+const weir_optim weir_optim_sgd = {
+    .plug = {"sgd", "stochastic gradient descent", sizeof(sgd), options},
+    .init = init,
+    .step = step,
+    .state = state,
+    .momentum = momentum,
+};

@@ -1,0 +1,199 @@
+/* bench.c - whole steps and collectives, timed. */
+#include "core/vec.h"
+#include "train/run.h"
+#include "train/trainer.h"
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+enum { UNTIMED = 3 };
+
+double weir_peak_rss_mib(void)
+{
+    struct rusage use;
+
+    getrusage(RUSAGE_SELF, &use);
+    return (double)use.ru_maxrss / 1024;
+}
+
+static weir_err print(FILE *out, weir_json *line, bool json, const char *text)
+{
+    char *all = json ? weir_json_text(line) : NULL;
+
+    weir_json_free(line);
+    fprintf(out, "%s\n", all ? all : text);
+    fflush(out);
+    free(all);
+    return WEIR_OK;
+}
+
+/* ---- bench compute|train ---- */
+
+typedef struct stepping { const weir_settings *set; const weir_place *place; const weir_bench *bench; } stepping;
+
+static weir_err report_steps(weir_trainer *t, const weir_bench *b, uint64_t samples, double seconds, double sent)
+{
+    double dense = 8.0 * (double)t->params * (t->all.size - 1) * (double)b->steps;
+    weir_json *j = weir_json_object();
+    char text[200];
+
+    if (!j)
+        return weir_fail_nomem(0);
+    weir_json_put_text(j, "bench", b->kind);
+    weir_json_put_text(j, "model", t->set->model);
+    weir_json_put_int(j, "params", (int64_t)t->params);
+    weir_json_put_int(j, "batch", t->set->batch);
+    weir_json_put_int(j, "threads", t->threads);
+    weir_json_put_real(j, "step_ms", seconds / (double)b->steps * 1e3);
+    weir_json_put_real(j, "samples_per_s", (double)samples / seconds);
+    weir_json_put_real(j, "peak_rss_mib", weir_peak_rss_mib());
+    if (!strcmp(b->kind, "train")) {
+        weir_json_put_int(j, "workers", t->all.size);
+        weir_json_put_int(j, "steps", (int64_t)b->steps);
+        weir_json_put_text(j, "exchange", t->set->exchange);
+        weir_json_put_text(j, "codec", t->set->codec);
+        weir_json_put_text(j, "coll", t->coll.coll->plug.name);
+        weir_json_put_text(j, "net", weir_net_name(t->net));
+        weir_json_put_text(j, "optim", t->set->optim);
+        weir_json_put_real(j, "sent_bytes", sent);
+        weir_json_put_real(j, "dense_bytes", dense);
+        weir_json_put_real(j, "ratio", sent > 0 ? dense / sent : 1);
+    }
+    snprintf(text, sizeof text, "%s: %s, batch %lld, %d worker%s x %d threads: %.3f ms a step, %.1f samples/s, %.0f MiB", b->kind,
+             t->set->model, (long long)t->set->batch, t->all.size, t->all.size > 1 ? "s" : "", t->threads,
+             seconds / (double)b->steps * 1e3, (double)samples / seconds, weir_peak_rss_mib());
+    return print(b->out, j, b->json, text);
+}
+
+static weir_err time_steps(weir_trainer *t, const weir_bench *b)
+{
+    weir_step_report report;
+    weir_net_count before;
+    uint64_t samples = 0;
+    double begun;
+
+    WEIR_TRY(weir_trainer_open(t));
+    WEIR_TRY(weir_trainer_begin(t));
+    for (int i = 0; i < UNTIMED; i++)
+        WEIR_TRY(weir_trainer_step(t, &report));
+    before = weir_net_counted(t->net);
+    begun = weir_now(t->rt);
+    for (uint64_t i = 0; i < b->steps; i++) {
+        WEIR_TRY(weir_trainer_step(t, &report));
+        samples += report.samples;
+    }
+    double seconds = weir_now(t->rt) - begun, sent = (double)(weir_net_counted(t->net).sent - before.sent);
+    WEIR_TRY(weir_trainer_sum(t, &sent, 1));
+    return t->all.me ? WEIR_OK : report_steps(t, b, samples, seconds, sent);
+}
+
+static weir_err steps_compute(weir_comm *comm, void *arg)
+{
+    stepping *s = arg;
+    weir_trainer t = {.set = s->set, .place = s->place, .comm = comm};
+    weir_err err = time_steps(&t, s->bench);
+
+    weir_trainer_close(&t);
+    return err;
+}
+
+static weir_err steps_rank(weir_net *net, void *arg) { return weir_comm_run(net, steps_compute, arg); }
+
+weir_err weir_bench_run(const weir_settings *set, const weir_place *place, const weir_bench *bench)
+{
+    weir_settings s = *set;
+    char data[256];
+
+    if (!s.data) {
+        WEIR_TRY(weir_model_bench_data(s.model, data, sizeof data));
+        s.data = data;
+    }
+    s.steps = (int64_t)bench->steps + UNTIMED;
+    s.epochs = 0;
+    return weir_net_run(s.net, place, steps_rank, &(stepping){&s, place, bench});
+}
+
+/* ---- bench allreduce ---- */
+
+typedef struct reducing { const char *coll; size_t floats; bool json; FILE *out; weir_arena *arena; float *x; } reducing;
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+enum { ROUNDS = 21 };
+
+/* The median of some rounds, each after a barrier; the slowest rank's clock counts, by the barrier behind it. */
+static weir_err time_rounds(weir_net *net, reducing *r, weir_coll_use *use, weir_group *group, double *median)
+{
+    double took[ROUNDS];
+    int rounds = r->floats > 4 << 20 ? 7 : ROUNDS;
+
+    for (int i = -2; i < rounds; i++) {
+        for (size_t k = 0; k < r->floats; k++)
+            r->x[k] = (float)(k % 13);
+        WEIR_TRY(weir_barrier(use, group));
+        double t = weir_net_now(net);
+        WEIR_TRY(weir_allreduce(use, group, r->x, r->floats, &weir_sum_f32));
+        if (i >= 0)
+            took[i] = weir_net_now(net) - t;
+    }
+    for (size_t k = 0; k < r->floats; k++)
+        if (r->x[k] != (float)(k % 13) * (float)group->size)
+            return weir_fail(WEIR_FAILED, "the sum of element %zu is wrong", k);
+    qsort(took, (size_t)rounds, sizeof *took, by_value);
+    *median = took[rounds / 2];
+    return WEIR_OK;
+}
+
+static weir_err bench_coll(weir_net *net, reducing *r, weir_group *group, const char *spec)
+{
+    weir_coll_use use;
+    double s = 0, bytes = 4.0 * (double)r->floats;
+    char text[200];
+
+    WEIR_TRY(weir_coll_open(spec, group, r->arena, &use));
+    WEIR_TRY(time_rounds(net, r, &use, group, &s));
+    weir_json *j = group->me ? NULL : weir_json_object();
+    if (!j)
+        return group->me ? WEIR_OK : weir_fail_nomem(0);
+    weir_json_put_text(j, "bench", "allreduce");
+    weir_json_put_text(j, "net", weir_net_name(net));
+    weir_json_put_text(j, "coll", use.coll->plug.name);
+    weir_json_put_int(j, "ranks", group->size);
+    weir_json_put_int(j, "floats", (int64_t)r->floats);
+    weir_json_put_real(j, "us", s * 1e6);
+    weir_json_put_real(j, "gb_per_s", bytes / s / 1e9);
+    weir_json_put_real(j, "busbw", bytes / s / 1e9 * 2 * (group->size - 1) / group->size);
+    snprintf(text, sizeof text, "%s over %s, %d ranks, %zu floats: %.1f us, %.3f GB/s", use.coll->plug.name, weir_net_name(net),
+             group->size, r->floats, s * 1e6, bytes / s / 1e9);
+    return print(r->out, j, r->json, text);
+}
+
+static weir_err reduce_rank(weir_net *net, void *arg)
+{
+    reducing *r = arg;
+    weir_group group;
+
+    WEIR_TRY(weir_group_all(net, r->arena, &group));
+    if (!(r->x = WEIR_NEW(r->arena, float, r->floats)))
+        return weir_fail_nomem(r->floats * sizeof(float));
+    if (r->coll)
+        return bench_coll(net, r, &group, r->coll);
+    for (weir_plugs p = weir_colls; *p; p++)
+        WEIR_TRY(bench_coll(net, r, &group, (*p)->name));
+    return WEIR_OK;
+}
+
+weir_err weir_bench_allreduce(const weir_settings *s, const weir_place *place, const char *coll, size_t floats, bool json, FILE *out)
+{
+    reducing r = {.coll = coll, .floats = floats, .json = json, .out = out, .arena = weir_arena_new()};
+
+    if (!r.arena)
+        return weir_fail_nomem(0);
+    weir_err err = weir_net_run(s->net, place, reduce_rank, &r);
+    weir_arena_free(r.arena);
+    return err;
+}

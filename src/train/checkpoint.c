@@ -1,0 +1,336 @@
+/* checkpoint.c - saving, finding and loading. Names of a run directory: ckpt_dir.c; the two files of a checkpoint:
+ * ckpt_pair.c; fields of state: ckpt_io.c. */
+#include "train/checkpoint.h"
+#include "core/file.h"
+#include "core/log.h"
+#include "train/ckpt_dir.h"
+#include "train/ckpt_io.h"
+#include "train/ckpt_pair.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- saving ---- */
+
+typedef struct saving {
+    const char *out;
+    char path[WEIR_CKPT_PATH];
+    weir_arena *arena;
+    weir_st_list *list[WEIR_CKPT_FILES];
+    char sum[WEIR_CKPT_FILES][WEIR_ST_SUM];
+    uint64_t bytes;
+} saving;
+
+static weir_err list_model(saving *s, const weir_ckpt_body *body)
+{
+    for (int i = 0; i < body->tensors; i++) {
+        const weir_tensor *t = &body->tensor[i];
+        weir_st_tensor like = {.name = t->name, .type = WEIR_ST_F32, .dims = t->dims};
+        memcpy(like.dim, t->dim, sizeof t->dim);
+        WEIR_TRY(weir_st_list_add(s->list[WEIR_CKPT_MODEL], &like, 0, body->param + t->at, t->n * sizeof(float)));
+    }
+    return WEIR_OK;
+}
+
+static weir_err seal(saving *s, int file)
+{
+    uint64_t bytes;
+
+    WEIR_TRY(weir_st_list_seal(s->list[file], s->sum[file], &bytes));
+    s->bytes += bytes;
+    return WEIR_OK;
+}
+
+static weir_err list_all(saving *s, const weir_ckpt_info *info, const weir_ckpt_body *body)
+{
+    for (int i = 0; i < WEIR_CKPT_FILES; i++) {
+        if (!(s->list[i] = weir_st_list_new(s->arena)))
+            return weir_fail_nomem(0);
+        WEIR_TRY(weir_ckpt_put_info(s->list[i], i, info));
+    }
+    WEIR_TRY(list_model(s, body));
+    WEIR_TRY(seal(s, WEIR_CKPT_MODEL));
+    WEIR_TRY(weir_st_list_text(s->list[WEIR_CKPT_STATE], "weir.pair", s->sum[WEIR_CKPT_MODEL]));
+    WEIR_TRY(weir_ckpt_list_state(s->list[WEIR_CKPT_STATE], s->arena, body->state, body->arg));
+    return seal(s, WEIR_CKPT_STATE);
+}
+
+/* Is what we are about to save there already? */
+static bool is_saved(const saving *s)
+{
+    bool same;
+    weir_ckpt_pair p;
+
+    if (!weir_path_exists(s->path) || weir_ckpt_open(s->path, &p))
+        return false;
+    same = !strcmp(weir_st_sum(p.st[WEIR_CKPT_MODEL]), s->sum[WEIR_CKPT_MODEL]) &&
+           !strcmp(weir_st_sum(p.st[WEIR_CKPT_STATE]), s->sum[WEIR_CKPT_STATE]);
+    weir_ckpt_close(&p);
+    return same;
+}
+
+/* Whole and on the disk, but without a name. */
+static weir_err write_file(const saving *s, int file, weir_file **written)
+{
+    char path[WEIR_CKPT_PATH];
+    weir_file *f;
+    weir_err err;
+
+    WEIR_TRY(weir_ckpt_path(s->path, weir_ckpt_file[file], path));
+    WEIR_TRY(weir_file_create_in(s->out, path, &f));
+    err = weir_st_write(s->list[file], f);
+    if (!err)
+        err = weir_file_sync(f);
+    if (err)
+        return weir_file_drop(f), err;
+    *written = f;
+    return WEIR_OK;
+}
+
+/* Gives both their names, one after the other; takes the files. */
+static weir_err name_files(const saving *s, weir_file *model, weir_file *state)
+{
+    weir_err err = weir_dir_make(s->path);
+
+    if (err)
+        return weir_file_drop(state), weir_file_drop(model), err;
+    err = weir_file_commit(model);
+    if (err)
+        return weir_file_drop(state), err;
+    WEIR_TRY(weir_file_commit(state));
+    WEIR_TRY(weir_dir_sync(s->path));
+    return weir_dir_sync(s->out);
+}
+
+static weir_err write_both(const saving *s)
+{
+    weir_file *model, *state;
+    weir_err err;
+
+    WEIR_TRY(write_file(s, WEIR_CKPT_MODEL, &model));
+    err = write_file(s, WEIR_CKPT_STATE, &state);
+    if (err)
+        return weir_file_drop(model), err;
+    weir_ckpt_remove(s->path); /* not whole, or not the same */
+    err = name_files(s, model, state);
+    if (err)
+        weir_ckpt_remove(s->path);
+    return err;
+}
+
+static weir_err point_latest(const saving *s)
+{
+    char path[WEIR_CKPT_PATH];
+
+    WEIR_TRY(weir_ckpt_path(s->out, "latest", path));
+    WEIR_TRY(weir_link_replace(strrchr(s->path, '/') + 1, path));
+    return weir_dir_sync(s->out);
+}
+
+static weir_err save(saving *s, const weir_ckpt_info *info, const weir_ckpt_body *body)
+{
+    bool saved;
+    weir_err err;
+
+    WEIR_TRY(list_all(s, info, body));
+    saved = is_saved(s);
+    if (!saved)
+        WEIR_TRY(write_both(s));
+    err = point_latest(s);
+    if (err && !saved)
+        weir_ckpt_remove(s->path);
+    return err;
+}
+
+weir_err weir_ckpt_save(weir_rt *rt, const char *out, int keep, const weir_ckpt_info *info, const weir_ckpt_body *body,
+                        weir_ckpt_saved *saved)
+{
+    double begin = weir_now(rt);
+    saving s = {.out = out};
+    weir_err err;
+
+    WEIR_TRY(weir_ckpt_step_path(out, info->step, s.path));
+    WEIR_TRY(weir_dir_make(out));
+    if (!(s.arena = weir_arena_new()))
+        return weir_fail_nomem(0);
+    err = save(&s, info, body);
+    weir_arena_free(s.arena);
+    WEIR_TRY(err);
+    if (weir_ckpt_prune(out, info->step, keep)) /* what was asked for is saved all the same */
+        weir_log(WEIR_LOG_WARN, "checkpoint", "old checkpoints stay: %s", weir_why_text());
+    memcpy(saved->path, s.path, sizeof s.path);
+    saved->bytes = s.bytes;
+    saved->seconds = weir_now(rt) - begin;
+    return WEIR_OK;
+}
+
+/* ---- finding ---- */
+
+static weir_err verify(const char *path)
+{
+    weir_ckpt_pair p;
+
+    WEIR_TRY(weir_ckpt_open(path, &p));
+    weir_ckpt_close(&p);
+    return WEIR_OK;
+}
+
+/* A checkpoint itself, by its name or by what is in it; not a run directory. */
+static bool is_checkpoint(const char *dir)
+{
+    char path[WEIR_CKPT_PATH], name[32];
+    size_t end = strlen(dir), begin;
+    uint64_t step;
+
+    for (int i = 0; i < WEIR_CKPT_FILES; i++)
+        if (!weir_ckpt_path(dir, weir_ckpt_file[i], path) && weir_path_exists(path))
+            return true;
+    while (end > 1 && dir[end - 1] == '/')
+        end--;
+    for (begin = end; begin > 0 && dir[begin - 1] != '/';)
+        begin--;
+    return snprintf(name, sizeof name, "%.*s", (int)(end - begin), dir + begin) < (int)sizeof name &&
+           weir_ckpt_is_step(name, &step);
+}
+
+/* OUT/step-N if it is whole; a damaged one is warned of, and *why has the sentence of the first. Other errors are passed on. */
+static weir_err try_step(const char *out, uint64_t step, char path[WEIR_CKPT_PATH], char why[WEIR_WHY_MAX], bool *whole)
+{
+    weir_err err;
+
+    WEIR_TRY(weir_ckpt_step_path(out, step, path));
+    err = verify(path);
+    *whole = !err;
+    if (err != WEIR_DAMAGED)
+        return err;
+    if (!why[0])
+        snprintf(why, WEIR_WHY_MAX, "%s", weir_why_text());
+    weir_log(WEIR_LOG_WARN, "checkpoint", "skipped a checkpoint that is not whole: %s", weir_why_text());
+    return WEIR_OK;
+}
+
+static weir_err search(const char *out, const uint64_t *step, size_t count, char path[WEIR_CKPT_PATH])
+{
+    char why[WEIR_WHY_MAX] = "";
+    uint64_t latest = 0;
+    bool known = weir_ckpt_latest(out, &latest), whole = false, there = false;
+
+    for (size_t i = 0; i < count; i++)
+        there = there || (known && step[i] == latest);
+    if (there)
+        WEIR_TRY(try_step(out, latest, path, why, &whole));
+    for (size_t i = 0; i < count && !whole; i++)
+        if (!there || step[i] != latest)
+            WEIR_TRY(try_step(out, step[i], path, why, &whole));
+    if (!whole)
+        return weir_fail(WEIR_DAMAGED, "%s: no checkpoint is whole: %.800s", out, why);
+    return WEIR_OK;
+}
+
+weir_err weir_ckpt_find(const char *dir, char path[WEIR_CKPT_PATH])
+{
+    char found[WEIR_CKPT_PATH];
+    uint64_t *step;
+    size_t count;
+    weir_err err;
+
+    if (is_checkpoint(dir) && weir_path_exists(dir)) {
+        WEIR_TRY(verify(dir));
+        snprintf(path, WEIR_CKPT_PATH, "%s", dir);
+        return WEIR_OK;
+    }
+    WEIR_TRY(weir_ckpt_steps(dir, &step, &count));
+    err = count ? search(dir, step, count, found)
+                : weir_fail(WEIR_USAGE, "%s holds no checkpoint: a directory step-N was expected in it", dir);
+    free(step);
+    WEIR_TRY(err);
+    memcpy(path, found, sizeof found);
+    return WEIR_OK;
+}
+
+weir_err weir_ckpt_peek(const char *dir, weir_arena *arena, weir_ckpt_info *info)
+{
+    char path[WEIR_CKPT_PATH];
+    weir_ckpt_info got;
+    weir_st *st;
+    weir_err err;
+
+    WEIR_TRY(weir_ckpt_path(dir, weir_ckpt_file[WEIR_CKPT_MODEL], path));
+    WEIR_TRY(weir_st_open(path, &st));
+    err = weir_ckpt_get_info(st, path, &got);
+    if (!err && (!(got.model = weir_copy_text(arena, got.model)) || !(got.data = weir_copy_text(arena, got.data)) ||
+                 !(got.settings = weir_copy_text(arena, got.settings))))
+        err = weir_fail_nomem(0);
+    weir_st_close(st);
+    WEIR_TRY(err);
+    *info = got;
+    return WEIR_OK;
+}
+
+/* ---- loading ---- */
+
+static weir_err other_model(const char *dir, const char *name, const weir_st_tensor *there, const weir_tensor *here)
+{
+    char a[160] = "not", b[160] = "not";
+
+    if (there)
+        weir_st_shape(there->dims, there->dim, a, sizeof a);
+    if (here)
+        weir_st_shape(here->dims, here->dim, b, sizeof b);
+    return weir_fail(WEIR_MISFIT, "%s is a checkpoint of another model: tensor '%s' is %s there and %s here", dir, name, a, b);
+}
+
+static bool fits(const weir_st_tensor *there, const weir_tensor *here)
+{
+    return there && there->type == WEIR_ST_F32 && there->dims == here->dims &&
+           !memcmp(there->dim, here->dim, (size_t)here->dims * sizeof here->dim[0]) && there->bytes == here->n * sizeof(float);
+}
+
+static bool listed(const weir_ckpt_body *body, const char *name)
+{
+    for (int i = 0; i < body->tensors; i++)
+        if (!strcmp(body->tensor[i].name, name))
+            return true;
+    return false;
+}
+
+/* The same names and shapes on both sides. */
+static weir_err check_model(const weir_st *st, const char *dir, const weir_ckpt_body *body)
+{
+    size_t count;
+    const weir_st_tensor *all = weir_st_tensors(st, &count);
+
+    for (int i = 0; i < body->tensors; i++) {
+        const weir_tensor *here = &body->tensor[i];
+        const weir_st_tensor *there = weir_st_find(st, here->name);
+        if (!fits(there, here))
+            return other_model(dir, here->name, there, here);
+    }
+    for (size_t i = 0; i < count && count > (size_t)body->tensors; i++)
+        if (!listed(body, all[i].name))
+            return other_model(dir, all[i].name, &all[i], NULL);
+    return WEIR_OK;
+}
+
+static weir_err load_pair(const weir_ckpt_pair *p, const char *dir, int workers, const weir_ckpt_body *body, size_t *left)
+{
+    const weir_st *model = p->st[WEIR_CKPT_MODEL];
+
+    WEIR_TRY(check_model(model, dir, body));
+    for (int i = 0; i < body->tensors; i++) {
+        const weir_tensor *t = &body->tensor[i];
+        WEIR_TRY(weir_st_read(model, weir_st_find(model, t->name), 0, body->param + t->at, t->n * sizeof(float)));
+    }
+    return weir_ckpt_read_state(p->st[WEIR_CKPT_STATE], dir, p->info.workers == workers, body->state, body->arg, left);
+}
+
+weir_err weir_ckpt_load(const char *dir, int workers, const weir_ckpt_body *body, size_t *left)
+{
+    weir_err err;
+    weir_ckpt_pair p;
+
+    WEIR_TRY(weir_ckpt_open(dir, &p));
+    err = load_pair(&p, dir, workers, body, left);
+    weir_ckpt_close(&p);
+    return err;
+}

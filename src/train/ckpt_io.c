@@ -1,0 +1,130 @@
+/* ckpt_io.c - fields of state to tensors of a file, and back. */
+#include "train/ckpt_io.h"
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SHORT = 4096 }; /* bytes up to which a field is copied: it may be a local of the function that lists it */
+
+/* The one place that knows what each rule means to a checkpoint. Rank 0 saves, and all ranks read the same file: fields that
+ * differ between workers have no place in it. */
+static weir_err check_rule(const char *name, weir_keep keep)
+{
+    static const char *const rule[] = {[WEIR_KEEP_SUM] = "a sum", [WEIR_KEEP_MEAN] = "a mean", [WEIR_KEEP_STREAM] = "streams"};
+
+    if (keep == WEIR_KEEP_SAME || keep == WEIR_KEEP_DROP)
+        return WEIR_OK;
+    return weir_fail(WEIR_MISFIT,
+                     "state field %s differs between workers (it is kept as %s): checkpoints hold only what is the same "
+                     "on all of them",
+                     name, rule[keep]);
+}
+
+/* ---- saving ---- */
+
+typedef struct saver {
+    weir_io io;
+    weir_st_list *list;
+    weir_arena *arena;
+} saver;
+
+static weir_err add(saver *s, const char *name, weir_st_type type, size_t at, const void *data, size_t n, size_t whole)
+{
+    weir_st_tensor like = {.name = name, .type = type, .dims = 1, .dim = {(int64_t)whole}};
+    size_t size = weir_st_type_size(type), bytes = n * size;
+
+    if (bytes && bytes <= SHORT) {
+        void *copy = weir_alloc(s->arena, bytes);
+        if (!copy)
+            return weir_fail_nomem(bytes);
+        data = memcpy(copy, data, bytes);
+    }
+    return weir_st_list_add(s->list, &like, at * size, data, bytes);
+}
+
+static weir_err save_range(weir_io *io, const char *name, float *x, size_t at, size_t n, size_t whole, weir_keep keep)
+{
+    WEIR_TRY(check_rule(name, keep));
+    return add((saver *)io, name, WEIR_ST_F32, at, x, n, whole);
+}
+
+static weir_err save_u64(weir_io *io, const char *name, uint64_t *x, size_t n, weir_keep keep)
+{
+    WEIR_TRY(check_rule(name, keep));
+    return add((saver *)io, name, WEIR_ST_U64, 0, x, n, n);
+}
+
+weir_err weir_ckpt_list_state(weir_st_list *list, weir_arena *arena, weir_err (*state)(void *, weir_io *), void *arg)
+{
+    saver s = {.io = {.range = save_range, .u64 = save_u64}, .list = list, .arena = arena};
+
+    return state ? state(arg, &s.io) : WEIR_OK;
+}
+
+/* ---- loading ---- */
+
+typedef struct loader {
+    weir_io io;
+    const weir_st *st;
+    const char *path;
+    bool alike;
+    bool *taken; /* by place in the file */
+} loader;
+
+/* The field as it is in the file, or NULL: it is left as it was. */
+static weir_err find(loader *l, const char *name, weir_st_type type, size_t whole, weir_keep keep, const weir_st_tensor **found)
+{
+    size_t count;
+    const weir_st_tensor *all = weir_st_tensors(l->st, &count), *t = weir_st_find(l->st, name);
+
+    WEIR_TRY(check_rule(name, keep));
+    *found = NULL;
+    if (t)
+        l->taken[t - all] = true;
+    if (keep == WEIR_KEEP_DROP && (!t || !l->alike))
+        return WEIR_OK;
+    if (!t)
+        return weir_fail(WEIR_DAMAGED, "%s: state field %s is missing", l->path, name);
+    if (t->type != type || t->bytes != (uint64_t)whole * weir_st_type_size(type))
+        return weir_fail(WEIR_DAMAGED, "%s: state field %s has %" PRIu64 " bytes of %s, %zu of %s were expected", l->path, name,
+                         t->bytes, weir_st_type_name(t->type), whole * weir_st_type_size(type), weir_st_type_name(type));
+    *found = t;
+    return WEIR_OK;
+}
+
+static weir_err load_range(weir_io *io, const char *name, float *x, size_t at, size_t n, size_t whole, weir_keep keep)
+{
+    loader *l = (loader *)io;
+    const weir_st_tensor *t;
+
+    WEIR_TRY(find(l, name, WEIR_ST_F32, whole, keep, &t));
+    return t ? weir_st_read(l->st, t, at * sizeof *x, x, n * sizeof *x) : WEIR_OK;
+}
+
+static weir_err load_u64(weir_io *io, const char *name, uint64_t *x, size_t n, weir_keep keep)
+{
+    loader *l = (loader *)io;
+    const weir_st_tensor *t;
+
+    WEIR_TRY(find(l, name, WEIR_ST_U64, n, keep, &t));
+    return t ? weir_st_read(l->st, t, 0, x, n * sizeof *x) : WEIR_OK;
+}
+
+weir_err weir_ckpt_read_state(const weir_st *st, const char *path, bool alike, weir_err (*state)(void *, weir_io *), void *arg,
+                              size_t *left)
+{
+    loader l = {.io = {.loading = true, .range = load_range, .u64 = load_u64}, .st = st, .path = path, .alike = alike};
+    size_t count, rest = 0;
+    weir_err err;
+
+    weir_st_tensors(st, &count);
+    if (!(l.taken = calloc(count + 1, sizeof *l.taken)))
+        return weir_fail_nomem(count + 1);
+    err = state ? state(arg, &l.io) : WEIR_OK;
+    for (size_t i = 0; i < count; i++)
+        rest += !l.taken[i];
+    free(l.taken);
+    WEIR_TRY(err);
+    *left = rest;
+    return WEIR_OK;
+}

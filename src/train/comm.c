@@ -1,0 +1,94 @@
+/* comm.c - a queue of jobs one way, a queue of answers back. */
+#include "train/comm.h"
+#include <stdio.h>
+
+enum { ROOM = 1024 }; /* jobs posted and not yet done: a few more than a model has buckets */
+
+typedef struct job {
+    weir_err (*fn)(void *);
+    void *arg;
+    bool answer;
+} job;
+
+struct weir_comm {
+    weir_net *net;
+    weir_queue *jobs, *answers;
+    job job[ROOM + 1]; /* reused in order: the queue is full before one would be overwritten */
+    unsigned posted;
+    weir_err err; /* of the first job that failed, with its sentence; written by the comm task before it answers */
+    char why[WEIR_WHY_MAX];
+    weir_err (*compute)(weir_comm *, void *);
+    void *arg;
+};
+
+weir_net *weir_comm_net(weir_comm *c) { return c->net; }
+
+static weir_err post(weir_comm *c, weir_err (*fn)(void *), void *arg, bool answer)
+{
+    job *j = &c->job[c->posted++ % (ROOM + 1)];
+
+    *j = (job){fn, arg, answer};
+    weir_err err = weir_queue_put(c->jobs, j);
+    return err ? weir_fail(WEIR_FAILED, "the queue to the comm task is full: more than %d buckets", ROOM) : WEIR_OK;
+}
+
+weir_err weir_comm_post(weir_comm *c, weir_err (*fn)(void *), void *arg) { return post(c, fn, arg, false); }
+
+weir_err weir_comm_call(weir_comm *c, weir_err (*fn)(void *), void *arg)
+{
+    void *done;
+
+    WEIR_TRY(post(c, fn, arg, true));
+    WEIR_TRY(weir_queue_get(c->answers, &done, WEIR_NEVER));
+    return c->err ? weir_fail(c->err, "%s", c->why) : WEIR_OK;
+}
+
+static weir_err compute(void *arg)
+{
+    weir_comm *c = arg;
+    weir_err err = c->compute(c, c->arg);
+
+    if (err) /* peers, and our own comm task, may be waiting for what will never come */
+        weir_net_abort(c->net, err);
+    weir_queue_shut(c->jobs);
+    return err;
+}
+
+static void serve(weir_comm *c)
+{
+    void *item;
+
+    while (!weir_queue_get(c->jobs, &item, WEIR_NEVER)) {
+        job *j = item;
+        bool answer = j->answer;
+        if (!c->err && (c->err = j->fn(j->arg)))
+            snprintf(c->why, sizeof c->why, "%s", weir_why_text());
+        if (answer)
+            weir_queue_put(c->answers, c);
+    }
+}
+
+weir_err weir_comm_run(weir_net *net, weir_err (*fn)(weir_comm *, void *), void *arg)
+{
+    weir_arena *arena = weir_arena_new(); /* not the stack: fibres have little */
+    weir_comm *c = arena ? WEIR_NEW(arena, weir_comm, 1) : NULL;
+    weir_task *task;
+    weir_err err;
+
+    if (!c)
+        return weir_arena_free(arena), weir_fail_nomem(sizeof *c);
+    *c = (weir_comm){.net = net, .compute = fn, .arg = arg};
+    err = weir_queue_new(weir_net_rt(net), ROOM, &c->jobs);
+    if (!err)
+        err = weir_queue_new(weir_net_rt(net), 2, &c->answers);
+    if (!err && !(err = weir_task_start(weir_net_rt(net), "compute", compute, c, &task))) {
+        serve(c);
+        err = weir_task_join(task);
+    }
+    if (!err && c->err)
+        err = weir_fail(c->err, "%s", c->why);
+    weir_queue_free(c->answers);
+    weir_queue_free(c->jobs);
+    weir_arena_free(arena);
+    return err;
+}

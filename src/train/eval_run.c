@@ -1,0 +1,54 @@
+/* eval_run.c - the test part by the weights of a checkpoint. */
+#include "train/checkpoint.h"
+#include "train/run.h"
+#include "train/trainer.h"
+
+typedef struct evaluating { const char *checkpoint; weir_settings set; const weir_place *place; weir_result *result; weir_arena *arena; } evaluating;
+
+static weir_err evaluate(evaluating *e, weir_trainer *t)
+{
+    char path[WEIR_CKPT_PATH];
+    weir_ckpt_info info;
+    weir_score score;
+    size_t left;
+
+    WEIR_TRY(weir_ckpt_find(e->checkpoint, path));
+    WEIR_TRY(weir_ckpt_peek(path, e->arena, &info));
+    if (!e->set.model)
+        e->set.model = info.model;
+    if (!e->set.data)
+        e->set.data = info.data;
+    e->set.steps = 1;
+    WEIR_TRY(weir_trainer_open(t));
+    weir_ckpt_body body = {.param = t->param, .state = weir_trainer_layers, .arg = t};
+    body.tensor = weir_model_tensors(t->model, &body.tensors);
+    WEIR_TRY(weir_ckpt_load(path, t->all.size, &body, &left));
+    weir_model_refresh(t->model);
+    WEIR_TRY(weir_trainer_evaluate(t, &score));
+    *e->result = (weir_result){.steps = info.step, .samples = (uint64_t)score.count, .loss = score.loss / score.count,
+                               .metric = weir_trainer_metric(t), .value = weir_trainer_value(t, &score), .params_hash = weir_trainer_hash(t)};
+    return WEIR_OK;
+}
+
+static weir_err compute(weir_comm *comm, void *arg)
+{
+    evaluating *e = arg;
+    weir_trainer t = {.set = &e->set, .place = e->place, .comm = comm};
+    weir_err err = evaluate(e, &t);
+
+    weir_trainer_close(&t);
+    return err;
+}
+
+static weir_err rank_main(weir_net *net, void *arg) { return weir_comm_run(net, compute, arg); }
+
+weir_err weir_eval_run(const char *checkpoint, const weir_settings *set, const weir_place *place, weir_result *result)
+{
+    evaluating e = {checkpoint, *set, place, result, weir_arena_new()};
+
+    if (!e.arena)
+        return weir_fail_nomem(0);
+    weir_err err = weir_net_run(set->net, place, rank_main, &e);
+    weir_arena_free(e.arena);
+    return err;
+}

@@ -1,0 +1,200 @@
+/* report.c - the log's events and the lines for people. */
+#include "train/report.h"
+#include "core/vec.h"
+#include <math.h>
+#include <stdlib.h>
+
+void weir_tally_step(weir_tally *y, const weir_step_report *r)
+{
+    y->steps++;
+    y->samples += r->samples;
+    y->train_s += r->seconds;
+    y->loss = r->loss;
+    y->loss_sum += r->loss * (double)r->samples;
+    y->loss_n += (double)r->samples;
+}
+
+void weir_tally_evaluated(weir_tally *y, const weir_trainer *t, const weir_score *score, double seconds)
+{
+    bool more_is_better = t->data.facts.target == WEIR_CLASSES;
+
+    y->value = weir_trainer_value(t, score);
+    y->eval_loss = score->loss / score->count;
+    y->eval_s += seconds;
+    if (!y->evaluated || (more_is_better ? y->value > y->best : y->value < y->best))
+        y->best = y->value;
+    y->evaluated = true;
+}
+
+weir_err weir_report_start(weir_journal *j, const weir_trainer *t)
+{
+    const weir_settings *s = t->set;
+    weir_json *e = weir_journal_event(j, "start");
+
+    weir_journal_say(j, "weir %s: %s, %zu parameters, on %s: %d worker%s x %d thread%s, batch %lld, %s, codec %s, %s over %s", WEIR_VERSION,
+                     s->model, t->params, s->data, t->all.size, t->all.size > 1 ? "s" : "", t->threads, t->threads > 1 ? "s" : "",
+                     (long long)s->batch, s->exchange, s->codec, t->coll.coll->plug.name, weir_net_name(t->net));
+    if (!e)
+        return WEIR_OK;
+    weir_json_put_text(e, "version", WEIR_VERSION);
+    weir_json_put_text(e, "model", s->model);
+    weir_json_put_int(e, "params", (int64_t)t->params);
+    weir_json_put_text(e, "data", s->data);
+    weir_json_put_int(e, "workers", t->all.size);
+    weir_json_put_int(e, "threads", t->threads);
+    weir_json_put_int(e, "batch", s->batch);
+    weir_json_put_text(e, "exchange", s->exchange);
+    weir_json_put_text(e, "codec", s->codec);
+    weir_json_put_text(e, "coll", t->coll.coll->plug.name);
+    weir_json_put_text(e, "net", weir_net_name(t->net));
+    weir_json_put_int(e, "seed", s->seed);
+    weir_json_put_text(e, "rank_source", t->place->source);
+    weir_json_put_text(e, "isa", weir_vec_best()->isa);
+    weir_json_put_int(e, "step", (int64_t)t->step);
+    return weir_journal_write(j, e);
+}
+
+/* What a dense float32 ring all-reduce sends in one step, over all ranks. */
+static double dense_bytes(const weir_trainer *t) { return 8.0 * (double)t->params * (t->all.size - 1); }
+
+weir_err weir_report_step(weir_journal *j, const weir_trainer *t, const weir_step_report *r)
+{
+    weir_json *e = weir_journal_event(j, "step");
+
+    weir_journal_live(j, "step %llu of %llu  epoch %.2f  loss %.4f  rate %.4g  %.0f samples/s", (unsigned long long)r->step,
+                      (unsigned long long)t->steps, r->epoch, r->loss, r->rate, (double)r->samples / r->seconds);
+    if (!e)
+        return WEIR_OK;
+    weir_json_put_int(e, "step", (int64_t)r->step);
+    weir_json_put_real(e, "epoch", r->epoch);
+    weir_json_put_int(e, "samples", (int64_t)r->samples);
+    weir_json_put_real(e, "loss", r->loss);
+    weir_json_put_real(e, "lr", r->rate);
+    weir_json_put_real(e, "grad_norm", r->norm);
+    weir_json_put_real(e, "samples_per_s", (double)r->samples / r->seconds);
+    weir_json_put_int(e, "sent_bytes", (int64_t)r->sent);
+    weir_json_put_int(e, "received_bytes", (int64_t)r->received);
+    weir_json_put_int(e, "dense_bytes", (int64_t)dense_bytes(t));
+    weir_json_put_real(e, "wait_ms", r->wait_s * 1e3);
+    weir_json_put_real(e, "compute_ms", r->compute_s * 1e3);
+    weir_json_put_real(e, "codec_ms", r->codec_s * 1e3);
+    weir_json_put_real(e, "residual_norm", 0);
+    return weir_journal_write(j, e);
+}
+
+weir_err weir_report_eval(weir_journal *j, const weir_trainer *t, weir_tally *y)
+{
+    weir_json *e = weir_journal_event(j, "eval");
+
+    weir_journal_say(j, "epoch %.2f  step %llu  train loss %.4f  test loss %.4f  %s %.4f  %.0f samples/s",
+                     (double)t->step / (double)t->epoch_steps, (unsigned long long)t->step, y->loss_n > 0 ? y->loss_sum / y->loss_n : y->loss, y->eval_loss,
+                     weir_trainer_metric(t), y->value, y->train_s > 0 ? (double)y->samples / y->train_s : 0);
+    y->loss_sum = y->loss_n = 0;
+    if (!e)
+        return WEIR_OK;
+    weir_json_put_int(e, "step", (int64_t)t->step);
+    weir_json_put_real(e, "epoch", (double)t->step / (double)t->epoch_steps);
+    weir_json_put_real(e, "loss", y->eval_loss);
+    weir_json_put_text(e, "metric", weir_trainer_metric(t));
+    weir_json_put_real(e, "value", y->value);
+    return weir_journal_write(j, e);
+}
+
+weir_err weir_report_checkpoint(weir_journal *j, uint64_t step, const char *path, uint64_t bytes, double seconds)
+{
+    weir_json *e = weir_journal_event(j, "checkpoint");
+
+    if (!e)
+        return WEIR_OK;
+    weir_json_put_int(e, "step", (int64_t)step);
+    weir_json_put_text(e, "path", path);
+    weir_json_put_int(e, "bytes", (int64_t)bytes);
+    weir_json_put_real(e, "seconds", seconds);
+    return weir_journal_write(j, e);
+}
+
+weir_err weir_report_fault(weir_journal *j, const weir_fault *f, const char *action)
+{
+    weir_json *e = f->code ? weir_journal_event(j, "fault") : NULL;
+
+    if (!e)
+        return WEIR_OK;
+    weir_json_put_int(e, "step", (int64_t)f->step);
+    weir_json_put_int(e, "rank", f->rank);
+    weir_json_put_text(e, "host", f->host);
+    weir_json_put_text(e, "phase", weir_phase_name(f->phase));
+    weir_json_put_text(e, "what", f->what);
+    weir_json_put_text(e, "action", action);
+    weir_json_put_real(e, "seconds", f->silent);
+    return weir_journal_write(j, e);
+}
+
+/* How many different numbers there are. */
+static int distinct(const uint64_t *x, int n)
+{
+    int count = 0;
+
+    for (int i = 0; i < n; i++) {
+        int k = 0;
+        while (k < i && x[k] != x[i])
+            k++;
+        count += k == i;
+    }
+    return count;
+}
+
+static weir_err write_end(weir_journal *j, const weir_trainer *t, const weir_tally *y, double wall_s, int stopped, double sent,
+                          int replicas, const weir_result *result)
+{
+    double dense = dense_bytes(t) * (double)y->steps, ratio = sent > 0 ? dense / sent : 1;
+    weir_json *e = weir_journal_event(j, "end");
+    char hash[24];
+
+    if (!e)
+        return WEIR_OK;
+    snprintf(hash, sizeof hash, "%016llx", (unsigned long long)result->params_hash);
+    weir_json_put_int(e, "steps", (int64_t)t->step);
+    weir_json_put_int(e, "samples", (int64_t)t->samples);
+    weir_json_put_real(e, "wall_s", wall_s);
+    weir_json_put_real(e, "train_s", y->train_s);
+    weir_json_put_real(e, "samples_per_s", result->samples_per_s);
+    weir_json_put_real(e, "loss", y->loss);
+    weir_json_put_text(e, "metric", result->metric);
+    weir_json_put_real(e, "value", y->evaluated ? y->value : NAN);
+    weir_json_put_real(e, "best", y->evaluated ? y->best : NAN);
+    weir_json_put_int(e, "workers", t->all.size);
+    weir_json_put_int(e, "sent_bytes", (int64_t)sent);
+    weir_json_put_int(e, "dense_bytes", (int64_t)dense);
+    weir_json_put_real(e, "ratio", ratio);
+    weir_json_put_real(e, "ratio_all", ratio);
+    weir_json_put_int(e, "faults", 0);
+    weir_json_put_text(e, "params_hash", hash);
+    weir_json_put_int(e, "replicas", replicas);
+    weir_json_put_real(e, "peak_rss_mib", weir_peak_rss_mib());
+    weir_json_put_int(e, "exit", stopped ? 128 + stopped : 0);
+    return weir_journal_write(j, e);
+}
+
+weir_err weir_report_end(weir_journal *j, weir_trainer *t, const weir_tally *y, double wall_s, int stopped, weir_result *result)
+{
+    double sent = (double)t->sent;
+    uint64_t *hash = WEIR_NEW(t->arena, uint64_t, t->all.size);
+
+    if (!hash)
+        return weir_fail_nomem(0);
+    *result = (weir_result){.steps = t->step, .samples = t->samples, .loss = y->loss, .metric = weir_trainer_metric(t), .value = y->value,
+                            .samples_per_s = y->train_s > 0 ? (double)y->samples / y->train_s : 0, .params_hash = weir_trainer_hash(t)};
+    WEIR_TRY(weir_trainer_gather(t, result->params_hash, hash));
+    WEIR_TRY(weir_trainer_sum(t, &sent, 1));
+    int replicas = distinct(hash, t->all.size);
+    WEIR_TRY(write_end(j, t, y, wall_s, stopped, sent, replicas, result));
+    if (stopped)
+        weir_journal_say(j, "stopped by signal %d at step %llu%s%s", stopped, (unsigned long long)t->step,
+                         t->set->out ? ", saved in " : "", t->set->out ? t->set->out : "");
+    else
+        weir_journal_say(j, "done: %s %.4f (best %.4f), %llu samples in %.1f s, %.0f samples/s", result->metric, y->value, y->best,
+                         (unsigned long long)y->samples, wall_s, result->samples_per_s);
+    if (replicas > 1)
+        return weir_fail(WEIR_DIVERGED, "the replicas disagree: %d different parameter vectors on %d ranks", replicas, t->all.size);
+    return WEIR_OK;
+}

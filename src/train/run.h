@@ -1,0 +1,28 @@
+/* run.h - a whole run of one rank: opens the world, trains, tells. What the command line and the embedding API both call. */
+#ifndef WEIR_TRAIN_RUN_H
+#define WEIR_TRAIN_RUN_H
+#include "net/net.h"
+#include "train/settings.h"
+#include <stdatomic.h>
+#include <stdio.h>
+
+/* What the caller lends. All may be NULL. */
+typedef struct weir_hooks {
+    atomic_int *stop; /* set to a signal's number: checkpoint, then leave */
+    FILE *people;     /* progress */
+    bool live;        /* it is a terminal */
+    void (*event)(void *, const char *json);
+    void *arg;
+} weir_hooks;
+
+/* *stopped: the signal the run stopped for, 0 if it ran to its end. */
+weir_err weir_train_run(const weir_settings *, const weir_place *, const weir_hooks *, weir_result *, int *stopped);
+/* The test part by the weights of a checkpoint: prints nothing, fills result. */
+weir_err weir_eval_run(const char *checkpoint, const weir_settings *, const weir_place *, weir_result *);
+
+/* Times `steps` whole steps after 3 untimed ones; one JSON object to `out` on rank 0, as CONTRACT's `bench compute|train`. */
+typedef struct weir_bench { const char *kind; uint64_t steps; bool json; FILE *out; } weir_bench;
+weir_err weir_bench_run(const weir_settings *, const weir_place *, const weir_bench *);
+/* A line per collective. `coll` NULL: every one that fits. */
+weir_err weir_bench_allreduce(const weir_settings *, const weir_place *, const char *coll, size_t floats, bool json, FILE *out);
+#endif

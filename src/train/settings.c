@@ -1,0 +1,205 @@
+/* settings.c - the table of options and the two ways to fill it. */
+#include "train/settings.h"
+#include "core/file.h"
+#include "exchange/exchange.h"
+#include "optim/rate.h"
+#include <stdlib.h>
+#include <string.h>
+
+#define AT(field) offsetof(weir_settings, field)
+const weir_opt weir_settings_options[] = {
+    {"model", WEIR_OPT_TEXT, AT(model), NULL, "a model of the zoo or a FILE.net, with sizes: mlp:hidden=512"},
+    {"data", WEIR_OPT_TEXT, AT(data), NULL, "a data set by name, or a spec such as idx:DIR (see weir list data)"},
+    {"epochs", WEIR_OPT_INT, AT(epochs), "0", "how long, in passes over the training part", .min = 0, .max = 1e9},
+    {"steps", WEIR_OPT_INT, AT(steps), "0", "how long, in steps", .min = 0, .max = 1e15},
+    {"batch", WEIR_OPT_INT, AT(batch), "64", "samples a step, over all workers together", .min = 1, .max = 1 << 24},
+    {"accumulate", WEIR_OPT_INT, AT(accumulate), "1", "micro-batches a step", .min = 1, .max = 1 << 20},
+    {"optim", WEIR_OPT_TEXT, AT(optim), "sgd", "the optimiser, such as sgd:momentum=0.9,decay=1e-4"},
+    {"lr", WEIR_OPT_TEXT, AT(lr), "0.01", "the rate: a number, or cosine:rate=0.05,warmup=200 (see weir list rate)"},
+    {"clip", WEIR_OPT_REAL, AT(clip), "0", "bound on the norm of the step's gradient (0: off)", .min = 0, .max = 1e300},
+    {"workers", WEIR_OPT_INT, AT(workers), "1", "processes on this machine", .min = 1, .max = 1024},
+    {"threads", WEIR_OPT_INT, AT(threads), "0", "compute threads of each worker (0: cores / workers)", .min = 0, .max = 4096},
+    {"exchange", WEIR_OPT_TEXT, AT(exchange), "allreduce", "how workers come to agree"},
+    {"codec", WEIR_OPT_TEXT, AT(codec), "none", "how gradients are written on the wire"},
+    {"coll", WEIR_OPT_TEXT, AT(coll), "auto", "the collective"},
+    {"net", WEIR_OPT_TEXT, AT(net), "auto", "the world the workers live in"},
+    {"seed", WEIR_OPT_INT, AT(seed), "1", "everything random derives from it", .min = 0, .max = 9e18},
+    {"out", WEIR_OPT_TEXT, AT(out), NULL, "run directory: log, config, checkpoints (without it nothing is kept)"},
+    {"log", WEIR_OPT_TEXT, AT(log), NULL, "where the log goes (OUT/log.jsonl)"},
+    {"resume", WEIR_OPT_TEXT, AT(resume), NULL, "go on from the newest whole checkpoint of this run directory"},
+    {"save-every", WEIR_OPT_TEXT, AT(save_every), "1e", "steps between checkpoints, or 2e for epochs"},
+    {"eval-every", WEIR_OPT_TEXT, AT(eval_every), "1e", "steps between evaluations, or 2e for epochs"},
+    {"keep", WEIR_OPT_INT, AT(keep), "3", "checkpoints kept", .min = 1, .max = 1e6},
+    {"timeout", WEIR_OPT_REAL, AT(timeout), "30", "seconds a peer may show no sign of life", .min = 0.5, .max = 1e6},
+    {"stall", WEIR_OPT_REAL, AT(stall), "600", "seconds a live but busy peer is waited for", .min = 0.5, .max = 1e7},
+    {"quiet", WEIR_OPT_BOOL, AT(quiet), "no", "no progress"},
+    {0},
+};
+#undef AT
+
+/* where things go is said anew for each start: these are never taken from a run's config */
+static const char *const not_resumed[] = {"out", "log", "resume", "quiet", NULL};
+
+static int place(const char *key)
+{
+    for (int i = 0; weir_settings_options[i].name; i++)
+        if (!strcmp(weir_settings_options[i].name, key))
+            return i;
+    return -1;
+}
+
+static void plain_key(char *to, size_t room, const char *key)
+{
+    snprintf(to, room, "%s", key);
+    for (char *c = to; *c; c++)
+        if (*c == '_')
+            *c = '-';
+}
+
+weir_err weir_settings_init(weir_settings *s, weir_arena *arena)
+{
+    *s = (weir_settings){.arena = arena};
+    return weir_opt_defaults(weir_settings_options, "weir train", arena, s);
+}
+
+weir_err weir_settings_set(weir_settings *s, const char *key, const char *value)
+{
+    char plain[64];
+
+    plain_key(plain, sizeof plain, key);
+    WEIR_TRY(weir_opt_set(weir_settings_options, "weir train", plain, value, s->arena, s));
+    s->given |= 1ull << place(plain);
+    return WEIR_OK;
+}
+
+bool weir_settings_given(const weir_settings *s, const char *key) { return s->given >> place(key) & 1; }
+
+/* One line of a config file, cut in place. */
+static weir_err read_line(weir_settings *s, char *line, const char *path, int number, const char *const *skip)
+{
+    char *key = line + strspn(line, " \t"), *value, *end, plain[64];
+
+    line[strcspn(line, "\r")] = 0;
+    if (!*key || *key == '#')
+        return WEIR_OK;
+    value = key + strcspn(key, " \t=");
+    if (*value)
+        *value++ = 0;
+    value += strspn(value, " \t=");
+    for (end = value + strlen(value); end > value && strchr(" \t", end[-1]);)
+        *--end = 0;
+    plain_key(plain, sizeof plain, key);
+    for (; skip && *skip; skip++)
+        if (!strcmp(*skip, plain))
+            return WEIR_OK;
+    if (place(plain) >= 0 && weir_settings_given(s, plain))
+        return WEIR_OK;
+    weir_err err = weir_settings_set(s, key, value);
+    return err ? weir_fail_in(err, "%s:%d", path, number) : WEIR_OK;
+}
+
+static weir_err read_file(weir_settings *s, const char *path, const char *const *skip)
+{
+    uint64_t before = s->given;
+    char *text, *line;
+    size_t n;
+    weir_err err = WEIR_OK;
+
+    WEIR_TRY(weir_file_read(path, 1 << 20, &text, &n));
+    if (strlen(text) != n)
+        err = weir_fail(WEIR_USAGE, "%s: a zero byte in a config file", path);
+    line = text;
+    for (int number = 1; line && !err; number++) {
+        char *next = strchr(line, '\n');
+        if (next)
+            *next++ = 0;
+        uint64_t given = s->given;
+        s->given = before; /* a later line of the same file wins over an earlier one */
+        err = read_line(s, line, path, number, skip);
+        s->given |= given;
+        line = next;
+    }
+    free(text);
+    return err;
+}
+
+weir_err weir_settings_read(weir_settings *s, const char *path) { return read_file(s, path, NULL); }
+
+weir_err weir_settings_resume(weir_settings *s)
+{
+    char path[4200];
+
+    if (!s->resume)
+        return WEIR_OK;
+    if (!s->out)
+        s->out = s->resume;
+    snprintf(path, sizeof path, "%s/config", s->resume);
+    return weir_path_exists(path) ? read_file(s, path, not_resumed) : WEIR_OK;
+}
+
+char *weir_settings_text(const weir_settings *s)
+{
+    char *text = NULL, value[4200];
+    size_t n = 0;
+    FILE *f = open_memstream(&text, &n);
+
+    if (!f)
+        return NULL;
+    for (const weir_opt *o = weir_settings_options; o->name; o++) {
+        weir_opt_show(o, s, value, sizeof value);
+        if (value[0] && (!o->standard || strcmp(value, o->standard)))
+            fprintf(f, "%s %s\n", o->name, value);
+    }
+    if (fclose(f)) {
+        free(text);
+        return NULL;
+    }
+    return text;
+}
+
+static weir_err check_plug(weir_plugs table, const char *axis, const char *spec, weir_arena *arena)
+{
+    const weir_plug *plug;
+    void *self;
+
+    WEIR_TRY(weir_plug_find(table, axis, spec, &plug));
+    return weir_plug_make(plug, axis, spec, arena, &self);
+}
+
+/* Everything that needs no file and no peer, so that a slip is told once, before any worker starts. */
+static weir_err check_specs(const weir_settings *s, weir_arena *arena)
+{
+    weir_rate_use rate;
+    weir_net_facts facts;
+    uint64_t steps;
+
+    WEIR_TRY(check_plug(weir_optims, "optimiser", s->optim, arena));
+    WEIR_TRY(check_plug(weir_exchanges, "exchange", s->exchange, arena));
+    WEIR_TRY(check_plug(weir_codecs, "codec", s->codec, arena));
+    if (strcmp(s->coll, "auto"))
+        WEIR_TRY(check_plug(weir_colls, "collective", s->coll, arena));
+    WEIR_TRY(weir_net_check(s->net, &facts));
+    WEIR_TRY(weir_steps_read("--save-every", s->save_every, 1, &steps));
+    WEIR_TRY(weir_steps_read("--eval-every", s->eval_every, 1, &steps));
+    return weir_rate_open(s->lr, 1, 1, arena, &rate);
+}
+
+weir_err weir_settings_check(const weir_settings *s)
+{
+    weir_arena *arena;
+    weir_err err;
+
+    if (!s->model)
+        return weir_fail(WEIR_USAGE, "which model? --model NAME or FILE.net");
+    if (!s->data)
+        return weir_fail(WEIR_USAGE, "which data? --data fashion-mnist, idx:DIR, ...");
+    if (!s->epochs && !s->steps)
+        return weir_fail(WEIR_USAGE, "how long? --epochs N or --steps N");
+    if (s->epochs && s->steps)
+        return weir_fail(WEIR_USAGE, "--epochs and --steps both say how long: give one");
+    if (!(arena = weir_arena_new()))
+        return weir_fail_nomem(0);
+    err = check_specs(s, arena);
+    weir_arena_free(arena);
+    return err;
+}

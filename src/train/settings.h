@@ -1,0 +1,32 @@
+/* settings.h - the options of a run: one table for flags, config files, help, the embedding API and the run's own `config`. */
+#ifndef WEIR_TRAIN_SETTINGS_H
+#define WEIR_TRAIN_SETTINGS_H
+#include "core/plug.h"
+
+typedef struct weir_settings {
+    const char *model, *data, *optim, *lr, *exchange, *codec, *coll, *net;
+    int64_t epochs, steps, batch, accumulate, workers, threads, seed, keep;
+    double clip, timeout, stall;
+    const char *out, *log, *resume;
+    const char *save_every, *eval_every;
+    bool quiet;
+    weir_arena *arena;   /* of the texts above */
+    uint64_t given;      /* bit i: option i of the table was set by the user */
+} weir_settings;
+
+extern const weir_opt weir_settings_options[];
+
+/* Defaults. The arena outlives the settings. */
+weir_err weir_settings_init(weir_settings *, weir_arena *);
+/* One option by name; '_' may stand for '-'. */
+weir_err weir_settings_set(weir_settings *, const char *key, const char *value);
+/* `key value` a line, # comments. Keys that were given before are left alone, so that flags win. Errors name file and line. */
+weir_err weir_settings_read(weir_settings *, const char *path);
+/* With --resume: what DIR/config says, where the user said nothing; --out becomes DIR where none was given. */
+weir_err weir_settings_resume(weir_settings *);
+/* All that differs from the defaults, in the form that weir_settings_read takes; malloc'ed. */
+char *weir_settings_text(const weir_settings *);
+bool weir_settings_given(const weir_settings *, const char *key);
+/* What must hold before anything is opened: how long, batch >= 1 ... */
+weir_err weir_settings_check(const weir_settings *);
+#endif

@@ -1,0 +1,144 @@
+/* setup.c - opening and closing a trainer. */
+#include "core/hash.h"
+#include "train/trainer.h"
+#include <string.h>
+#include <unistd.h>
+
+enum { EVAL_BATCH = 128, BUCKET_BYTES = 4 << 20, LOADER_AHEAD = 2 };
+
+static weir_model_input model_input(const weir_data_facts *f)
+{
+    static const weir_score_kind kind[] = {
+        [WEIR_CLASSES] = WEIR_SCORE_CLASSES, [WEIR_TOKENS] = WEIR_SCORE_TOKENS, [WEIR_VALUES] = WEIR_SCORE_VALUES};
+    weir_model_input in = {.dims = f->dims, .tokens = f->tokens_in, .kind = kind[f->target], .classes = f->classes};
+
+    memcpy(in.dim, f->dim, sizeof in.dim);
+    return in;
+}
+
+static weir_err open_data(weir_trainer *t)
+{
+    const weir_settings *s = t->set;
+
+    WEIR_TRY(weir_data_open(s->data, t->arena, &t->data));
+    t->plan = (weir_plan){.seed = (uint64_t)s->seed, .count = t->data.facts.count[WEIR_TRAIN], .batch = (uint64_t)s->batch,
+                          .rank = weir_net_rank(t->net), .size = weir_net_size(t->net), .micro = (int)s->accumulate};
+    t->epoch_steps = weir_plan_epoch_steps(&t->plan);
+    t->steps = s->steps ? (uint64_t)s->steps : (uint64_t)s->epochs * t->epoch_steps;
+    return weir_rate_open(s->lr, t->steps, t->epoch_steps, t->arena, &t->rate);
+}
+
+static weir_err open_model(weir_trainer *t)
+{
+    weir_model_input in = model_input(&t->data.facts);
+    int room = weir_plan_room(&t->plan);
+
+    t->eval_batch = room > EVAL_BATCH ? room : EVAL_BATCH;
+    t->threads = (int)t->set->threads;
+    if (!t->threads) {
+        long cores = sysconf(_SC_NPROCESSORS_ONLN);
+        t->threads = cores / t->place->local_size > 1 ? (int)(cores / t->place->local_size) : 1;
+    }
+    weir_model_threads(t->threads);
+    WEIR_TRY(weir_model_open(t->set->model, &in, t->eval_batch, t->arena, &t->model));
+    t->params = weir_model_params(t->model);
+    t->param = WEIR_NEW(t->arena, float, t->params);
+    t->grad = WEIR_NEW(t->arena, float, t->params + WEIR_NOTES);
+    if (!t->param || !t->grad)
+        return weir_fail_nomem(2 * t->params * sizeof(float));
+    weir_model_attach(t->model, t->param, t->grad);
+    weir_model_init(t->model, (uint64_t)t->set->seed);
+    return WEIR_OK;
+}
+
+static weir_err open_exchange(weir_trainer *t)
+{
+    const weir_settings *s = t->set;
+    const weir_plug *exchange, *codec, *optim;
+    const char *why;
+    weir_bucket *bucket;
+    weir_net_facts facts;
+    int tensors;
+    const weir_tensor *tensor = weir_model_tensors(t->model, &tensors);
+
+    WEIR_TRY(weir_plug_find(weir_exchanges, "exchange", s->exchange, &exchange));
+    WEIR_TRY(weir_plug_find(weir_codecs, "codec", s->codec, &codec));
+    WEIR_TRY(weir_plug_find(weir_optims, "optimiser", s->optim, &optim));
+    WEIR_TRY(weir_net_check(s->net, &facts));
+    t->exchange = (const weir_exchange *)exchange;
+    if ((why = weir_exchange_refuse(t->exchange, (const weir_codec *)codec, (const weir_optim *)optim, &facts, t->all.size)))
+        return weir_fail(WEIR_MISFIT, "--exchange %s, --codec %s and --optim %s cannot work together: %s", s->exchange, s->codec,
+                         s->optim, why);
+    bool whole = ((const weir_codec *)codec)->whole || ((const weir_optim *)optim)->whole;
+    WEIR_TRY(weir_buckets_cut(tensor, tensors, BUCKET_BYTES, whole, t->param, t->grad, t->arena, &bucket, &t->lanes));
+    WEIR_TRY(weir_lanes_make(bucket, t->lanes, s->codec, s->optim, t->arena, &t->lane));
+    t->lane[t->lanes - 1].notes = WEIR_NOTES;
+    for (int i = 0; i < t->lanes; i++)
+        t->lane[i].owner = t;
+    WEIR_TRY(weir_plug_make(exchange, "exchange", s->exchange, t->arena, &t->exchanger));
+    weir_exchange_env env = {&t->all, &t->all, &t->coll, t->lane, t->lanes, t->arena};
+    return t->exchange->init(t->exchanger, &env);
+}
+
+weir_err weir_trainer_open(weir_trainer *t)
+{
+    t->net = weir_comm_net(t->comm);
+    t->rt = weir_net_rt(t->net);
+    weir_net_phase(t->net, WEIR_PHASE_LOAD, 0);
+    if (!(t->arena = weir_arena_new()))
+        return weir_fail_nomem(0);
+    WEIR_TRY(weir_group_all(t->net, t->arena, &t->all));
+    WEIR_TRY(weir_coll_open(t->set->coll, &t->all, t->arena, &t->coll));
+    WEIR_TRY(open_data(t));
+    WEIR_TRY(open_model(t));
+    return open_exchange(t);
+}
+
+/* Every size of batch that training meets, so that no step makes anything. */
+static weir_err prepare(weir_trainer *t)
+{
+    uint64_t last = t->epoch_steps - 1, first;
+    int n;
+
+    for (int m = 0; m < t->plan.micro; m++) {
+        weir_plan_share(&t->plan, 0, m, &first, &n);
+        WEIR_TRY(weir_model_prepare(t->model, n));
+        weir_plan_share(&t->plan, last, m, &first, &n);
+        WEIR_TRY(weir_model_prepare(t->model, n));
+    }
+    return WEIR_OK;
+}
+
+weir_err weir_trainer_begin(weir_trainer *t)
+{
+    WEIR_TRY(prepare(t));
+    weir_model_refresh(t->model);
+    t->counted = weir_net_counted(t->net);
+    return weir_loader_open(t->rt, &t->data, &t->plan, t->step, LOADER_AHEAD, &t->loader);
+}
+
+void weir_trainer_close(weir_trainer *t)
+{
+    weir_loader_close(t->loader);
+    weir_model_close(t->model);
+    if (t->data.data)
+        weir_data_close(&t->data);
+    weir_arena_free(t->arena);
+}
+
+uint64_t weir_trainer_hash(const weir_trainer *t) { return weir_hash(t->param, t->params * sizeof(float), 0); }
+
+weir_err weir_trainer_layers(void *trainer, weir_io *io) { return weir_model_state(((weir_trainer *)trainer)->model, io); }
+
+weir_err weir_trainer_state(void *trainer, weir_io *io)
+{
+    weir_trainer *t = trainer;
+
+    WEIR_TRY(weir_io_u64(io, "step", &t->step, WEIR_KEEP_SAME));
+    WEIR_TRY(weir_io_u64(io, "samples", &t->samples, WEIR_KEEP_SAME));
+    for (int i = 0; i < t->lanes; i++)
+        WEIR_TRY(weir_lane_state(&t->lane[i], io));
+    if (t->exchange->state)
+        WEIR_TRY(t->exchange->state(t->exchanger, io));
+    return weir_model_state(t->model, io);
+}

@@ -1,0 +1,129 @@
+/* step.c - the step, on one page.
+ *
+ *   data -> forward -> backward -> bucket full -> comm task: exchange   (while backward goes on)
+ *                                  all buckets in -> commit: optimiser, layer state -> parameters ready
+ */
+#include "train/trainer.h"
+#include <math.h>
+#include <string.h>
+
+static float *notes(weir_trainer *t) { return t->grad + t->params; }
+
+static void note_large(float *at, uint64_t value)
+{
+    at[0] = (float)(value & 0xfffff);
+    at[1] = (float)(value >> 20);
+}
+static double large_note(const float *at) { return (double)at[0] + (double)at[1] * 1048576.0; }
+
+/* What this rank adds to the step's sums besides its gradient. */
+static void write_notes(weir_trainer *t, const weir_score *score, double divisor)
+{
+    weir_net_count now = weir_net_counted(t->net);
+    int stop = t->stop ? atomic_load(t->stop) : 0;
+    float *note = notes(t);
+
+    memset(note, 0, WEIR_NOTES * sizeof *note);
+    note[WEIR_NOTE_LOSS] = (float)(score->loss / divisor);
+    note[WEIR_NOTE_STOP] = stop ? 1 : 0;
+    note[WEIR_NOTE_SIGNAL] = (float)stop;
+    note_large(&note[WEIR_NOTE_SENT], now.sent - t->counted.sent);
+    note_large(&note[WEIR_NOTE_RECEIVED], now.received - t->counted.received);
+    t->counted = now;
+}
+
+/* ---- on the comm task ---- */
+
+static weir_err exchange_bucket(void *lane)
+{
+    weir_lane *l = lane;
+    weir_trainer *t = l->owner;
+
+    return t->exchange->bucket(t->exchanger, l, t->commit.turn);
+}
+
+static weir_err exchange_finish(void *trainer)
+{
+    weir_trainer *t = trainer;
+
+    if (!isfinite(notes(t)[WEIR_NOTE_LOSS]))
+        return weir_fail(WEIR_NAN, "step %llu: the loss is not a number", (unsigned long long)t->step + 1);
+    weir_net_phase(t->net, WEIR_PHASE_UPDATE, t->step + 1);
+    return t->exchange->finish(t->exchanger, &t->commit);
+}
+
+/* ---- on the compute thread ---- */
+
+/* Backward has finished the tensors up to number k: the buckets they fill may leave. */
+static void ready(void *trainer, int k)
+{
+    weir_trainer *t = trainer;
+
+    while (t->next_lane < t->lanes && t->lane[t->next_lane].bucket->ready <= k)
+        if (weir_comm_post(t->comm, exchange_bucket, &t->lane[t->next_lane++]))
+            return; /* the queue is shut: finish will tell */
+}
+
+static weir_err compute(weir_trainer *t, weir_score *score, double divisor)
+{
+    int micro = t->plan.micro;
+
+    t->next_lane = 0;
+    for (int m = 0; m < micro; m++) {
+        const weir_batch *b;
+        uint64_t first;
+        int n;
+        WEIR_TRY(weir_loader_next(t->loader, &b));
+        weir_plan_share(&t->plan, t->step, m, &first, &n);
+        weir_model_batch batch = {.n = b->n, .x = b->x, .token = b->token, .label = b->label, .value = b->value};
+        weir_pass pass = {.training = true, .seed = t->plan.seed, .step = t->step, .first = first};
+        bool last = m == micro - 1;
+        WEIR_TRY(weir_model_forward(t->model, &batch, &pass, score));
+        if (last)
+            write_notes(t, score, divisor);
+        WEIR_TRY(weir_model_backward(t->model, (float)(1 / divisor), m > 0, last ? ready : NULL, t));
+    }
+    ready(t, INT32_MAX);
+    return WEIR_OK;
+}
+
+/* The exchange's word that something is not a number, with the layer where it began if that was here. */
+static weir_err blame(weir_trainer *t, weir_err err)
+{
+    const char *layer = err == WEIR_NAN ? weir_model_blame(t->model) : NULL;
+
+    return layer ? weir_fail(err, "step %llu: the loss is not a number: the output of layer %s is the first that is not finite; try a smaller --lr or --clip",
+                             (unsigned long long)t->step + 1, layer)
+                 : err;
+}
+
+weir_err weir_trainer_step(weir_trainer *t, weir_step_report *report)
+{
+    uint64_t samples = weir_plan_samples(&t->plan, t->step), sent = weir_net_counted(t->net).sent;
+    double begun = weir_now(t->rt), computed;
+    weir_score score = {0};
+    weir_err err;
+
+    weir_net_phase(t->net, WEIR_PHASE_COMPUTE, t->step + 1);
+    t->commit = (weir_commit){.turn = {.step = t->step}, .rate = weir_rate_at(&t->rate, t->step), .clip = t->set->clip, .keep = true};
+    WEIR_TRY(compute(t, &score, (double)samples));
+    computed = weir_now(t->rt);
+    weir_net_phase(t->net, WEIR_PHASE_EXCHANGE, t->step + 1);
+    if ((err = weir_comm_call(t->comm, exchange_finish, t)))
+        return blame(t, err);
+    weir_model_commit(t->model);
+    weir_model_refresh(t->model);
+    t->step++;
+    t->samples += samples;
+    t->sent += weir_net_counted(t->net).sent - sent;
+    if (notes(t)[WEIR_NOTE_STOP] > 0)
+        t->stopped = (int)lroundf(notes(t)[WEIR_NOTE_SIGNAL] / notes(t)[WEIR_NOTE_STOP]);
+    *report = (weir_step_report){
+        .step = t->step, .samples = samples, .epoch = (double)t->step / (double)t->epoch_steps, .loss = notes(t)[WEIR_NOTE_LOSS],
+        .rate = t->commit.rate, .norm = t->commit.norm, .seconds = weir_now(t->rt) - begun, .compute_s = computed - begun,
+        .wait_s = weir_now(t->rt) - computed, .sent = large_note(&notes(t)[WEIR_NOTE_SENT]),
+        .received = large_note(&notes(t)[WEIR_NOTE_RECEIVED])};
+    for (int i = 0; i < t->lanes; i++)
+        report->codec_s += t->lane[i].codec_s, t->lane[i].codec_s = 0;
+    return WEIR_OK;
+}

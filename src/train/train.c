@@ -1,0 +1,236 @@
+/* train.c - the run: steps, evaluations, checkpoints, and the log of them. */
+#include "core/file.h"
+#include "core/log.h"
+#include "core/vec.h"
+#include "train/checkpoint.h"
+#include "train/report.h"
+#include "train/run.h"
+#include <stdlib.h>
+#include <string.h>
+
+/* One rank's whole run. */
+typedef struct session {
+    const weir_settings *set;
+    const weir_place *place;
+    const weir_hooks *hooks;
+    weir_result *result;
+    weir_tally tally;
+    weir_journal *journal; /* rank 0 */
+    int stopped;
+} session;
+
+static weir_ckpt_body body(weir_trainer *t)
+{
+    weir_ckpt_body b = {.param = t->param, .state = weir_trainer_state, .arg = t};
+
+    b.tensor = weir_model_tensors(t->model, &b.tensors);
+    return b;
+}
+
+/* ---- the run directory ---- */
+
+static bool holds_run(const char *out)
+{
+    char path[4200];
+
+    snprintf(path, sizeof path, "%s/config", out);
+    if (weir_path_exists(path))
+        return true;
+    snprintf(path, sizeof path, "%s/latest", out);
+    return weir_path_exists(path);
+}
+
+static weir_err open_out(session *s)
+{
+    const weir_settings *set = s->set;
+    char path[4200];
+    weir_file *f;
+
+    if (!set->out)
+        return WEIR_OK;
+    if (!set->resume && holds_run(set->out))
+        return weir_fail(WEIR_USAGE, "--out %s holds a run already: go on with --resume %s, or take another directory", set->out, set->out);
+    WEIR_TRY(weir_dir_make(set->out));
+    snprintf(path, sizeof path, "%s/config", set->out);
+    char *text = weir_settings_text(set);
+    if (!text)
+        return weir_fail_nomem(0);
+    weir_err err = weir_file_create(path, &f);
+    if (!err && (err = weir_file_write(f, text, strlen(text))))
+        weir_file_drop(f);
+    else if (!err)
+        err = weir_file_commit(f);
+    free(text);
+    return err;
+}
+
+static weir_err open_journal(session *s, weir_rt *rt)
+{
+    const weir_settings *set = s->set;
+    char path[4200] = "";
+
+    if (set->log)
+        snprintf(path, sizeof path, "%s", set->log);
+    else if (set->out)
+        snprintf(path, sizeof path, "%s/log.jsonl", set->out);
+    weir_journal_setup setup = {.path = path[0] ? path : NULL, .append = set->resume != NULL, .people = s->hooks->people,
+                                .live = s->hooks->live, .event = s->hooks->event, .arg = s->hooks->arg, .rt = rt};
+    return weir_journal_open(&setup, &s->journal);
+}
+
+/* ---- save and resume ---- */
+
+static weir_err save(session *s, weir_trainer *t)
+{
+    char *text;
+    weir_ckpt_saved saved;
+
+    if (!s->set->out)
+        return WEIR_OK;
+    weir_net_phase(t->net, WEIR_PHASE_SAVE, t->step);
+    WEIR_TRY(weir_trainer_settle(t));
+    if (t->all.me)
+        return WEIR_OK;
+    if (!(text = weir_settings_text(s->set)))
+        return weir_fail_nomem(0);
+    weir_ckpt_info info = {.step = t->step, .seed = (uint64_t)s->set->seed, .samples = t->samples, .workers = t->all.size,
+                           .model = s->set->model, .data = s->set->data, .settings = text};
+    weir_ckpt_body what = body(t);
+    weir_err err = weir_ckpt_save(t->rt, s->set->out, (int)s->set->keep, &info, &what, &saved);
+    free(text);
+    return err ? err : weir_report_checkpoint(s->journal, t->step, saved.path, saved.bytes, saved.seconds);
+}
+
+/* Ranks that read different disks may find different checkpoints. */
+static weir_err agree(weir_trainer *t)
+{
+    uint64_t *step = WEIR_NEW(t->arena, uint64_t, t->all.size);
+
+    if (!step)
+        return weir_fail_nomem(0);
+    WEIR_TRY(weir_trainer_gather(t, t->step, step));
+    for (int i = 1; i < t->all.size; i++)
+        if (step[i] != step[0])
+            return weir_fail(WEIR_MISFIT, "rank 0 resumes from step %llu, rank %d from step %llu: do all ranks see the same directory?",
+                             (unsigned long long)step[0], i, (unsigned long long)step[i]);
+    return WEIR_OK;
+}
+
+static weir_err resume(session *s, weir_trainer *t)
+{
+    char path[WEIR_CKPT_PATH];
+    size_t left;
+    weir_ckpt_body what = body(t);
+
+    if (!s->set->resume)
+        return WEIR_OK;
+    WEIR_TRY(weir_ckpt_find(s->set->resume, path));
+    WEIR_TRY(weir_ckpt_load(path, t->all.size, &what, &left));
+    if (left)
+        weir_log(WEIR_LOG_WARN, "train", "%s: %zu fields of the saved state are not used by these settings", path, left);
+    WEIR_TRY(agree(t));
+    weir_journal_say(s->journal, "resumed from %s, step %llu", path, (unsigned long long)t->step);
+    return WEIR_OK;
+}
+
+/* ---- the loop ---- */
+
+static weir_err evaluate(session *s, weir_trainer *t)
+{
+    weir_score score;
+    double begun = weir_now(t->rt);
+
+    WEIR_TRY(weir_trainer_settle(t));
+    WEIR_TRY(weir_trainer_evaluate(t, &score));
+    weir_tally_evaluated(&s->tally, t, &score, weir_now(t->rt) - begun);
+    return weir_report_eval(s->journal, t, &s->tally);
+}
+
+static bool due(uint64_t step, uint64_t every) { return every && step % every == 0; }
+
+static weir_err steps(session *s, weir_trainer *t)
+{
+    uint64_t eval_every, save_every, evaluated = UINT64_MAX, saved = t->step;
+    weir_step_report report;
+
+    WEIR_TRY(weir_steps_read("--eval-every", s->set->eval_every, t->epoch_steps, &eval_every));
+    WEIR_TRY(weir_steps_read("--save-every", s->set->save_every, t->epoch_steps, &save_every));
+    while (t->step < t->steps && !t->stopped) {
+        WEIR_TRY(weir_trainer_step(t, &report));
+        weir_tally_step(&s->tally, &report);
+        WEIR_TRY(weir_report_step(s->journal, t, &report));
+        if (due(t->step, eval_every) && !t->stopped) {
+            WEIR_TRY(evaluate(s, t));
+            evaluated = t->step;
+        }
+        if (due(t->step, save_every)) {
+            WEIR_TRY(save(s, t));
+            saved = t->step;
+        }
+    }
+    s->stopped = t->stopped;
+    if (saved != t->step)
+        WEIR_TRY(save(s, t));
+    /* a run that was told to leave leaves; one that has come to its end says how good it is */
+    return evaluated == t->step || t->stopped ? WEIR_OK : evaluate(s, t);
+}
+
+static weir_err whole_run(session *s, weir_trainer *t)
+{
+    double begun = weir_now(t->rt);
+
+    if (weir_net_rank(t->net) == 0) {
+        WEIR_TRY(open_out(s));
+        WEIR_TRY(open_journal(s, t->rt));
+    }
+    t->journal = s->journal;
+    WEIR_TRY(weir_trainer_open(t));
+    WEIR_TRY(resume(s, t));
+    WEIR_TRY(weir_report_start(s->journal, t));
+    WEIR_TRY(weir_trainer_begin(t));
+    WEIR_TRY(steps(s, t));
+    weir_net_phase(t->net, WEIR_PHASE_END, t->step);
+    return weir_report_end(s->journal, t, &s->tally, weir_now(t->rt) - begun, s->stopped, s->result);
+}
+
+static weir_err compute(weir_comm *comm, void *arg)
+{
+    session *s = arg;
+    weir_net *net = weir_comm_net(comm);
+    weir_trainer t = {.set = s->set, .place = s->place, .stop = s->hooks->stop, .comm = comm, .net = net, .rt = weir_net_rt(net)};
+    weir_err err = whole_run(s, &t);
+
+    s->tally.steps = t.step;
+    weir_trainer_close(&t);
+    return err;
+}
+
+static weir_err rank_main(weir_net *net, void *arg)
+{
+    session *s = arg;
+    weir_err err = weir_comm_run(net, compute, s), closing = WEIR_OK;
+    char why[WEIR_WHY_MAX];
+
+    snprintf(why, sizeof why, "%s", weir_why_text());
+    if (err == WEIR_LOST || err == WEIR_SILENT) {
+        weir_fault fault;
+        weir_net_fault(net, &fault);
+        closing = weir_report_fault(s->journal, &fault, "leave");
+    }
+    weir_err shut = weir_journal_close(s->journal);
+    s->journal = NULL;
+    if (err)
+        return weir_fail(err, "%s", why);
+    return closing ? closing : shut;
+}
+
+weir_err weir_train_run(const weir_settings *set, const weir_place *place, const weir_hooks *hooks, weir_result *result, int *stopped)
+{
+    session s = {.set = set, .place = place, .hooks = hooks, .result = result};
+    weir_err err;
+
+    *result = (weir_result){.metric = ""};
+    err = weir_net_run(set->net, place, rank_main, &s);
+    *stopped = s.stopped;
+    return err;
+}

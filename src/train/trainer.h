@@ -1,0 +1,80 @@
+/* trainer.h - one rank of a run: everything a step needs, opened once. Its verbs run on the compute thread. */
+#ifndef WEIR_TRAIN_TRAINER_H
+#define WEIR_TRAIN_TRAINER_H
+#include "data/loader.h"
+#include "exchange/exchange.h"
+#include "nn/model.h"
+#include "optim/rate.h"
+#include "train/comm.h"
+#include "train/journal.h"
+#include "train/settings.h"
+#include <stdatomic.h>
+
+/* What rides behind the last bucket: summed over the workers with the step. Counts that may grow large go as two floats, in 2^20. */
+typedef enum {
+    WEIR_NOTE_LOSS, WEIR_NOTE_STOP, WEIR_NOTE_SIGNAL, WEIR_NOTE_SENT, WEIR_NOTE_SENT_M, WEIR_NOTE_RECEIVED, WEIR_NOTE_RECEIVED_M
+} weir_note;
+
+/* What a step came to, the same on all ranks but for the times. */
+typedef struct weir_step_report {
+    uint64_t step, samples; /* step counts from 1 */
+    double epoch, loss, rate, norm;
+    double seconds, compute_s, wait_s, codec_s;
+    double sent, received; /* bytes given to the wire by all ranks since the step before */
+} weir_step_report;
+
+typedef struct weir_trainer {
+    const weir_settings *set;
+    const weir_place *place;
+    atomic_int *stop; /* a signal that came, 0: none. NULL: nobody sends any */
+    weir_comm *comm;
+    weir_net *net;
+    weir_rt *rt;
+    weir_arena *arena;
+    weir_group all;
+    weir_coll_use coll;
+    weir_data_use data;
+    weir_plan plan;
+    weir_loader *loader;
+    weir_model *model;
+    int threads, eval_batch;
+    weir_batch eval_room;
+    size_t params;
+    float *param, *grad; /* grad: WEIR_NOTES more */
+    weir_lane *lane;
+    int lanes, next_lane; /* next_lane: the first that has not left in this step */
+    const weir_exchange *exchange;
+    void *exchanger;
+    weir_rate_use rate;
+    uint64_t epoch_steps, steps; /* of an epoch, of the whole run */
+    uint64_t step, samples;      /* committed so far */
+    weir_commit commit;
+    int stopped;                 /* the signal that all ranks agreed to stop for */
+    weir_net_count counted;      /* at the last notes */
+    uint64_t sent;               /* bytes this rank gave to the wire for the exchange of the committed steps */
+    weir_journal *journal;
+} weir_trainer;
+
+/* Opens data, model, exchange. set, place, comm, stop are filled in by the caller; close in any case. */
+weir_err weir_trainer_open(weir_trainer *);
+void weir_trainer_close(weir_trainer *);
+/* Begins at t->step: opens the loader there. */
+weir_err weir_trainer_begin(weir_trainer *);
+/* One step, a transaction: an error leaves parameters, optimiser and layer state as they were. */
+weir_err weir_trainer_step(weir_trainer *, weir_step_report *);
+/* The test part, shared by the workers; the same sums on all. */
+weir_err weir_trainer_evaluate(weir_trainer *, weir_score *);
+/* Leaves in the parameters what evaluation and checkpoints use. */
+weir_err weir_trainer_settle(weir_trainer *);
+/* Sums doubles over the ranks; gathers one number of each. */
+weir_err weir_trainer_sum(weir_trainer *, double *, int n);
+weir_err weir_trainer_gather(weir_trainer *, uint64_t mine, uint64_t *all);
+double weir_peak_rss_mib(void);
+uint64_t weir_trainer_hash(const weir_trainer *);
+/* Everything that continues a run and is not in the parameters, for checkpoints. */
+weir_err weir_trainer_state(void *trainer, weir_io *);
+weir_err weir_trainer_layers(void *trainer, weir_io *); /* of it, what evaluation needs: the layers' state */
+/* The metric of a score: its name by the data, its value. */
+const char *weir_trainer_metric(const weir_trainer *);
+double weir_trainer_value(const weir_trainer *, const weir_score *);
+#endif

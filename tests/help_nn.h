@@ -1,0 +1,61 @@
+/* help_nn.h - what the tests of nn share: the hash that PyTorch's side uses too, its saved numbers, and a rig that runs layers
+ * alone. */
+#ifndef WEIR_TESTS_HELP_NN_H
+#define WEIR_TESTS_HELP_NN_H
+#include "nn/plan.h"
+
+/* Streams of the hash, as in tests/torch/make_numbers.py. */
+enum { HASH_X = 1, HASH_OUT_GRAD = 2, HASH_LABEL = 3, HASH_WEIGHT = 16, HASH_SIGN = 64, HASH_STEP = 256 };
+uint32_t hash_bits(uint32_t stream, uint32_t i);
+float hash_value(uint32_t stream, uint32_t i); /* in [-1, 1) */
+void hash_fill(float *x, size_t n, uint32_t stream, float divisor);
+void hash_labels(int32_t *label, int n, uint32_t stream, int classes);
+/* Every tensor of a graph, in the order of its layers, divided by the root of the fan-in. */
+void hash_weights(const weir_graph *, float *param);
+/* |a - b| / |b| */
+double relative(const float *a, const float *b, size_t n);
+
+/* A file of the source tree, whole; the caller frees it. */
+char *read_source(const char *name, size_t *n);
+/* The floats saved under a name; NULL: there are none. `from` is the whole file. */
+float *find_numbers(const char *from, size_t bytes, const char *name, size_t *n);
+
+/* Layers alone, for one batch: memory is plain, whatever the layers like inside. */
+typedef struct rig {
+    weir_arena *arena;
+    weir_graph *graph;
+    weir_engine engine;
+    weir_plan *plan;
+    size_t ins, outs; /* floats of input and output; outs is 1 for a loss */
+    float *x, *dx, *y, *dy, *param, *grad;
+    int32_t *label;
+    weir_op *take, *give; /* output to y, dy to the output's gradient; NULL for a loss */
+} rig;
+/* `layers`: lines with ; between. Fails the test when it cannot. */
+void rig_open(rig *, const char *layers, int batch, const weir_shape *sample);
+void rig_close(rig *);
+void rig_forward(rig *);
+void rig_backward(rig *); /* after a forward; a loss is scaled by 1 / batch */
+
+enum { ROOM = 16, PIXELS = 28 * 28, CLASSES = 10 };
+extern const weir_model_input pictures; /* 28 x 28, ten classes */
+/* A model with its vectors and a batch. */
+typedef struct bench {
+    weir_arena *arena;
+    weir_model *model;
+    const weir_tensor *tensor;
+    int tensors;
+    size_t params;
+    float *param, *grad, *x;
+    int32_t label[ROOM];
+} bench;
+void bench_open(bench *, const char *spec); /* with the hash's weights and batch HASH_STEP */
+void bench_close(bench *);
+void set_batch(bench *, uint32_t stream);
+/* Forward and backward of samples from..from+n-1; returns the sum of losses. */
+double pass(bench *, int from, int n, float scale, bool add);
+void sgd_step(bench *, float rate);
+
+/* Fails the test, with the sentence, unless it is WEIR_OK. */
+void ok(weir_err);
+#endif

@@ -1,0 +1,532 @@
+/* The rest of core: errors, the log, arenas, JSON, options and variants, names of state. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+/* cmocka wants those first */
+#include <cmocka.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "core/arena.h"
+#include "core/json.h"
+#include "core/log.h"
+#include "core/plug.h"
+#include "core/state.h"
+
+static void check_fails(weir_err err, weir_err want, const char *word)
+{
+    if (err != want || !strstr(weir_why_text(), word))
+        fail_msg("code %d, not %d, or no '%s' in: %s", err, want, word, weir_why_text());
+}
+
+/* ---- errors ---- */
+
+static weir_err passes_on(int code)
+{
+    WEIR_TRY(code ? weir_fail((weir_err)code, "code %d", code) : WEIR_OK);
+    return WEIR_OK;
+}
+
+static void an_error_is_one_sentence_with_its_code(void **state)
+{
+    (void)state;
+    assert_int_equal(passes_on(0), WEIR_OK);
+    check_fails(passes_on(WEIR_DISK), WEIR_DISK, "code 14");
+    assert_int_equal(weir_fail_in(WEIR_DISK, "rank %d", 3), WEIR_DISK);
+    assert_string_equal(weir_why_text(), "rank 3: code 14");
+    weir_fail(WEIR_LOST, "again: %s", weir_why_text()); /* the slot is its own argument */
+    assert_string_equal(weir_why_text(), "again: rank 3: code 14");
+    weir_fail(WEIR_INVALID, "name '%s'", "a\nb\033[31m\177");
+    assert_string_equal(weir_why_text(), "name 'a?b?[31m?'");
+    check_fails(weir_fail_nomem(77), WEIR_FAILED, "77 bytes");
+}
+
+static void long_errors_are_cut_not_spilled(void **state)
+{
+    static char words[5000];
+
+    (void)state;
+    memset(words, 'x', sizeof words - 1);
+    weir_fail(WEIR_FAILED, "%s", words);
+    assert_int_equal(strlen(weir_why_text()), WEIR_WHY_MAX - 1);
+    weir_fail_in(WEIR_FAILED, "front");
+    assert_int_equal(strlen(weir_why_text()), WEIR_WHY_MAX - 1);
+    assert_memory_equal(weir_why_text(), "front: xxx", 10);
+    weir_fail(WEIR_FAILED, "why");
+    weir_fail_in(WEIR_FAILED, "%s", words);
+    assert_non_null(strstr(weir_why_text(), "x: why")); /* the cause is not pushed out by what stands before it */
+}
+
+static void tasks_have_slots_of_their_own(void **state)
+{
+    weir_why a = {0}, b = {0};
+    weir_why *before = weir_why_use(&a);
+
+    (void)state;
+    weir_fail(WEIR_LATE, "a");
+    assert_ptr_equal(weir_why_use(&b), &a);
+    assert_string_equal(weir_why_text(), "");
+    weir_fail(WEIR_STALE, "b");
+    weir_why_use(before);
+    assert_true(a.code == WEIR_LATE && b.code == WEIR_STALE);
+    assert_string_equal(a.text, "a");
+    assert_string_equal(b.text, "b");
+}
+
+static void codes_have_names_and_exits(void **state)
+{
+    const int all[] = {0, 1, 2, 10, 11, 12, 13, 14, 15, 16, 17, 18, 100, 101, 102, 103};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        assert_string_not_equal(weir_err_name((weir_err)all[i]), "unknown");
+        for (size_t k = 0; k < i; k++)
+            assert_string_not_equal(weir_err_name((weir_err)all[i]), weir_err_name((weir_err)all[k]));
+        assert_int_equal(weir_err_exit((weir_err)all[i]), all[i] < 100 ? all[i] : 1);
+    }
+}
+
+/* ---- log ---- */
+
+static int real_stderr, spool;
+
+static void catch_stderr(void)
+{
+    char name[] = "/tmp/weir-test-XXXXXX";
+
+    fflush(stderr);
+    real_stderr = dup(2);
+    spool = mkstemp(name);
+    unlink(name);
+    dup2(spool, 2);
+}
+
+static void release_stderr(char *text, size_t room)
+{
+    ssize_t n;
+
+    fflush(stderr);
+    dup2(real_stderr, 2);
+    n = pread(spool, text, room - 1, 0);
+    text[n > 0 ? n : 0] = 0;
+    close(real_stderr);
+    close(spool);
+}
+
+static void the_log_obeys_level_and_parts(void **state)
+{
+    static char text[8000], words[4000];
+
+    (void)state;
+    memset(words, 'y', sizeof words - 1);
+    setenv("WEIR_DEBUG", "info,net,codec", 1);
+    setenv("WEIR_NOBODY", "1", 1);
+    catch_stderr();
+    weir_log_setup();
+    weir_log_name("rank 2");
+    weir_log(WEIR_LOG_INFO, "net", "shown %d", 1);
+    weir_log(WEIR_LOG_INFO, "co", "hidden");
+    weir_log(WEIR_LOG_INFO, "et", "hidden");
+    weir_log(WEIR_LOG_INFO, "coll", "hidden");
+    weir_log(WEIR_LOG_TRACE, "net", "hidden");
+    weir_log(WEIR_LOG_WARN, "coll", "careful");
+    weir_log(WEIR_LOG_ERROR, "coll", "broken");
+    weir_log(WEIR_LOG_ERROR, "coll", "%s", words);
+    setenv("WEIR_DEBUG", "loud", 1);
+    weir_log_setup();
+    weir_log_name("");
+    setenv("WEIR_DEBUG", "warn", 1);
+    unsetenv("WEIR_NOBODY");
+    weir_log_setup();
+    weir_log(WEIR_LOG_INFO, "net", "hidden");
+    release_stderr(text, sizeof text);
+    assert_non_null(strstr(text, "weir: warning: the variable WEIR_NOBODY is not known"));
+    assert_non_null(strstr(text, "\nweir: rank 2: net: shown 1\nweir: rank 2: warning: careful\nweir: rank 2: broken\nweir: rank 2: yyy"));
+    assert_non_null(strstr(text, "yyy\nweir: rank 2: warning: WEIR_DEBUG=loud"));
+    assert_null(strstr(text, "hidden"));
+    assert_true(weir_log_on(WEIR_LOG_WARN, "net") && !weir_log_on(WEIR_LOG_INFO, "net"));
+}
+
+/* ---- arena ---- */
+
+static void arenas_give_aligned_zeroed_apart(void **state)
+{
+    enum { N = 200 };
+    weir_arena *a = weir_arena_new();
+    unsigned char *got[N];
+    size_t size[N];
+
+    (void)state;
+    assert_non_null(a);
+    for (int i = 0; i < N; i++) {
+        size[i] = i % 50 == 49 ? 3u << 20 : i % 20 == 19 ? 100000 : (size_t)i * 13 % 4000;
+        got[i] = weir_alloc(a, size[i]);
+        assert_non_null(got[i]);
+        assert_int_equal((uintptr_t)got[i] % 64, 0);
+        for (size_t k = 0; k < size[i]; k++)
+            assert_int_equal(got[i][k], 0);
+        memset(got[i], i + 1, size[i]);
+    }
+    for (int i = 0; i < N; i++)
+        for (size_t k = 0; k < size[i]; k++)
+            assert_int_equal(got[i][k], (unsigned char)(i + 1));
+    assert_true(weir_arena_bytes(a) >= 4 * (3u << 20));
+    assert_string_equal(weir_copy_text(a, "words"), "words");
+    weir_arena_free(a);
+    weir_arena_free(NULL);
+}
+
+static void impossible_sizes_give_null(void **state)
+{
+    weir_arena *a = weir_arena_new();
+    volatile size_t many = SIZE_MAX / 4 + 2; /* times 4 is 8 */
+
+    (void)state;
+    assert_null(weir_alloc(a, SIZE_MAX));
+    assert_null(weir_alloc(a, SIZE_MAX - 100));
+    assert_null(weir_alloc(a, SIZE_MAX / 2 - 10000));
+    assert_null(WEIR_NEW(a, float, many));
+    assert_null(WEIR_NEW(a, float, -1));
+    assert_non_null(WEIR_NEW(a, float, 10));
+    weir_arena_free(a);
+}
+
+/* ---- JSON ---- */
+
+static weir_json *sample(void)
+{
+    weir_json *j = weir_json_object(), *list = weir_json_array();
+
+    weir_json_put_text(j, "event", "step \"1\"\n");
+    weir_json_put_int(j, "a", INT64_MIN);
+    weir_json_put_real(j, "real", 0.1f);
+    weir_json_put_real(j, "none", NAN);
+    weir_json_put_bool(j, "yes", true);
+    weir_json_put_text(j, "path", "caf\xc3\xa9");
+    weir_json_put_text(j, "bad", "caf\xe9");
+    weir_json_add_int(list, 7);
+    weir_json_add_int(list, -8);
+    weir_json_put(j, "list", list);
+    return j;
+}
+
+static void json_is_compact_and_in_order(void **state)
+{
+    weir_json *j = sample();
+    char *text = weir_json_text(j);
+
+    (void)state;
+    assert_string_equal(text, "{\"event\":\"step \\\"1\\\"\\n\",\"a\":-9223372036854775808,\"real\":0.100000001,\"none\":null,\"yes\":true,"
+                              "\"path\":\"caf\xc3\xa9\",\"bad\":\"caf?\",\"list\":[7,-8]}");
+    free(text);
+    weir_json_free(j);
+    weir_json_free(NULL);
+}
+
+static weir_err count_keys(void *arg, const char *key, const weir_json *value)
+{
+    int *n = arg;
+
+    assert_non_null(value);
+    ++*n;
+    return strcmp(key, "yes") ? WEIR_OK : weir_fail(WEIR_STALE, "stop");
+}
+
+static void json_reads_what_it_wrote(void **state)
+{
+    weir_json *j = sample(), *k = NULL;
+    char *text = weir_json_text(j);
+    const char *word;
+    int64_t i;
+    double x;
+    int n = 0;
+
+    (void)state;
+    assert_int_equal(weir_json_parse(text, strlen(text), "sample", &k), WEIR_OK);
+    assert_true(weir_json_is_object(k));
+    assert_true(weir_json_get_text(k, "event", &word) && !strcmp(word, "step \"1\"\n"));
+    assert_true(weir_json_get_int(k, "a", &i) && i == INT64_MIN);
+    assert_true(weir_json_get_real(k, "real", &x) && (float)x == 0.1f);
+    assert_true(weir_json_get_real(k, "a", &x) && x == -0x1p63);
+    assert_int_equal(weir_json_length(weir_json_get(k, "list")), 2);
+    assert_true(weir_json_int_at(weir_json_get(k, "list"), 1, &i) && i == -8);
+    /* what is not there, or of another kind */
+    assert_false(weir_json_int_at(weir_json_get(k, "list"), 2, &i) || weir_json_get_int(k, "real", &i) ||
+                 weir_json_get_text(k, "a", &word) || weir_json_get_real(k, "none", &x) || weir_json_get_int(k, "x", &i));
+    assert_null(weir_json_get(k, "x"));
+    assert_int_equal(weir_json_length(weir_json_get(k, "x")), 0);
+    assert_int_equal(weir_json_each(k, count_keys, &n), WEIR_STALE);
+    assert_int_equal(n, 5);
+    free(text);
+    weir_json_free(j);
+    weir_json_free(k);
+}
+
+static void hostile_json_is_invalid(void **state)
+{
+    static const char *const bad[] = {"", "{", "{\"a\":1,\"a\":2}", "{} x", "{\"a\":1e999}", "{\"a\":99999999999999999999}",
+                                      "{\"a\":\"\\u0000\"}", "{\"\xff\":1}", "7", "{\"a\":\"\001\"}"};
+    static const char words[] = "[\"\\\"[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[\"]";
+    static char deep[100001];
+    weir_json *j = NULL;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        check_fails(weir_json_parse(bad[i], strlen(bad[i]), "file.json", &j), WEIR_INVALID, "file.json: not valid JSON: line 1");
+    memset(deep, '[', 100000);
+    check_fails(weir_json_parse(deep, 100000, "deep", &j), WEIR_INVALID, "deep: JSON nested deeper");
+    assert_null(j);
+    memset(deep, '[', 32), memset(deep + 32, ']', 32);
+    assert_int_equal(weir_json_parse(deep, 64, "deep", &j), WEIR_OK);
+    weir_json_free(j);
+    /* brackets in words do not count */
+    assert_int_equal(weir_json_parse(words, sizeof words - 1, "words", &j), WEIR_OK);
+    weir_json_free(j);
+}
+
+static int allowed; /* allocations until they fail */
+static void *scarce(size_t n) { return allowed-- > 0 ? malloc(n) : NULL; }
+
+static void json_without_memory_gives_no_text(void **state)
+{
+    bool whole = false;
+
+    (void)state;
+    json_set_alloc_funcs(scarce, free);
+    for (int n = 0; n < 400 && !whole; n++) {
+        allowed = n;
+        weir_json *j = sample();
+        allowed = 1 << 20;
+        char *text = weir_json_text(j); /* memory is back: still no half of a line */
+        if (text)
+            assert_non_null(strstr(text, "\"list\":[7,-8]}"));
+        whole = text;
+        assert_true(n > 10 || !whole);
+        free(text);
+        weir_json_free(j);
+    }
+    json_set_alloc_funcs(malloc, free);
+    assert_true(whole);
+}
+
+/* ---- plugs ---- */
+
+typedef struct thing {
+    int64_t count;
+    double rate;
+    bool fast;
+    const char *dir, *rest;
+    int mode;
+} thing;
+
+static const weir_opt options[] = {
+    {"count", WEIR_OPT_INT, offsetof(thing, count), "3", "how many", 1, 1000, NULL, false, false},
+    {"rate", WEIR_OPT_REAL, offsetof(thing, rate), "0.1", "how fast", 0, 1e30, NULL, false, false},
+    {"fast", WEIR_OPT_BOOL, offsetof(thing, fast), "no", "whether", 0, 0, NULL, false, false},
+    {"dir", WEIR_OPT_TEXT, offsetof(thing, dir), NULL, "where", 0, 0, NULL, true, false},
+    {"mode", WEIR_OPT_CHOICE, offsetof(thing, mode), "two", "which", 0, 0, "one|two|three", false, false},
+    {"rest", WEIR_OPT_TEXT, offsetof(thing, rest), "", "what is left", 0, 0, NULL, false, true},
+    {0},
+};
+static const weir_plug whole = {"thing", "a thing with options", sizeof(thing), options};
+static const weir_plug bare = {"bare", "a thing without", 0, NULL};
+static const weir_plug *const table[] = {&whole, &bare, NULL};
+
+static weir_err make(const char *spec, weir_arena *a, thing **t)
+{
+    const weir_plug *p;
+
+    WEIR_TRY(weir_plug_find(table, "axis", spec, &p));
+    return weir_plug_make(p, "axis", spec, a, (void **)t);
+}
+
+static void specs_fill_options(void **state)
+{
+    weir_arena *a = weir_arena_new();
+    thing *t;
+
+    (void)state;
+    assert_int_equal(make("thing", a, &t), WEIR_OK);
+    assert_true(t->count == 3 && t->rate == 0.1 && !t->fast && !t->dir && t->mode == 1 && !strcmp(t->rest, ""));
+    assert_int_equal(make("thing:/data,count=1000,rate=1e-3,fast=yes,mode=three", a, &t), WEIR_OK);
+    assert_true(t->count == 1000 && t->rate == 1e-3 && t->fast && !strcmp(t->dir, "/data") && t->mode == 2);
+    assert_int_equal(make("thing:dir=a:b=c,rest=x,y=z,count=9", a, &t), WEIR_OK);
+    assert_string_equal(t->dir, "a:b=c");
+    assert_string_equal(t->rest, "x,y=z,count=9");
+    assert_int_equal(make("bare", a, &t), WEIR_OK);
+    weir_arena_free(a);
+}
+
+static void bad_specs_name_what_is_known(void **state)
+{
+    static const char *const bad[][2] = {
+        {"thin", "no axis 'thin'; there is thing, bare"},
+        {"", "no axis ''"},
+        {"thing:size=3", "no option 'size'; it has count, rate, fast, dir, mode, rest"},
+        {"bare:a=1", "no option 'a'; it has none"},
+        {"bare:x", "axis bare: 'x' is not key=value"},
+        {"bare:", "'' is not key=value"},
+        {"thing:count=0", "count=0: a value from 1 to 1000 was expected"},
+        {"thing:count=1001", "from 1 to 1000"},
+        {"thing:count=99999999999999999999", "whole number"},
+        {"thing:count=3x", "count=3x: a whole number"},
+        {"thing:count=", "whole number"},
+        {"thing:rate=-1", "at least 0"},
+        {"thing:rate=nan", "a number was expected"},
+        {"thing:rate=1e999", "a number was expected"},
+        {"thing:fast=Yes", "yes or no"},
+        {"thing:mode=tw", "one of one|two|three"},
+        {"thing:mode=one|two", "one of one|two|three"},
+        {"thing:mode=", "one of"},
+        {"thing:=5", "no option ''"},
+    };
+    static char hostile[9000];
+    weir_arena *a = weir_arena_new();
+    thing *t = NULL;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        check_fails(make(bad[i][0], a, &t), WEIR_USAGE, bad[i][1]);
+    memset(hostile, 'h', sizeof hostile - 1);
+    check_fails(make(hostile, a, &t), WEIR_USAGE, "there is thing, bare"); /* also behind a word of 9000 letters */
+    memcpy(hostile, "thing:", 6);
+    hostile[4000] = '=';
+    check_fails(make(hostile, a, &t), WEIR_USAGE, "it has count");
+    memcpy(hostile, "thing:count=", 12);
+    check_fails(make(hostile, a, &t), WEIR_USAGE, "whole number was expected");
+    assert_null(t);
+    weir_arena_free(a);
+}
+
+static void values_are_shown_as_written(void **state)
+{
+    static const char *const value[] = {"17", "0.1", "yes", "/data", "three", "a,b"};
+    weir_arena *a = weir_arena_new();
+    thing t = {0}, u = {0};
+    char text[64];
+
+    (void)state;
+    for (int i = 0; options[i].name; i++) {
+        assert_int_equal(weir_opt_set(options, "it", options[i].name, value[i], a, &t), WEIR_OK);
+        weir_opt_show(options + i, &t, text, sizeof text);
+        assert_string_equal(text, value[i]);
+    }
+    t.rate = 1.0 / 3; /* what is shown reads back as the same number */
+    weir_opt_show(options + 1, &t, text, sizeof text);
+    assert_int_equal(weir_opt_set(options, "it", "rate", text, a, &u), WEIR_OK);
+    assert_true(u.rate == t.rate);
+    t.mode = 99;
+    weir_opt_show(options + 4, &t, text, sizeof text);
+    check_fails(weir_opt_set(options, "it", "nope", "1", a, &t), WEIR_USAGE, "it: there is no option 'nope'");
+    weir_arena_free(a);
+}
+
+static void plugs_are_listed(void **state)
+{
+    char *text;
+    size_t n;
+    FILE *f = open_memstream(&text, &n);
+
+    (void)state;
+    weir_plug_print(f, table, "axis");
+    fclose(f);
+    assert_non_null(strstr(text, "axis\n  thing"));
+    assert_non_null(strstr(text, "mode=two"));
+    assert_non_null(strstr(text, "one|two|three"));
+    assert_non_null(strstr(text, "bare         a thing without"));
+    free(text);
+}
+
+static void the_check_finds_bad_tables(void **state)
+{
+    const weir_opt outside[] = {{.name = "o", .kind = WEIR_OPT_INT, .at = 4, .standard = "1", .help = "h"}, {0}};
+    const weir_opt wrong[] = {{.name = "o", .kind = WEIR_OPT_INT, .standard = "x", .help = "h"}, {0}};
+    const weir_opt twice[] = {{.name = "o", .kind = WEIR_OPT_INT, .standard = "1", .help = "h"},
+                              {.name = "o", .kind = WEIR_OPT_INT, .standard = "1", .help = "h"},
+                              {0}};
+    const weir_opt wordless[] = {{.name = "o", .kind = WEIR_OPT_CHOICE, .standard = "1", .help = "h"}, {0}};
+    const weir_opt *const bad[] = {outside, wrong, twice, wordless};
+    const weir_plug *const doubled[] = {&whole, &bare, &whole, NULL};
+
+    (void)state;
+    assert_int_equal(weir_plug_check(table, "axis"), WEIR_OK);
+    for (int i = 0; i < 4; i++) {
+        const weir_plug p = {"p", "help", 8, bad[i]}, *const one[] = {&p, NULL};
+        assert_int_not_equal(weir_plug_check(one, "axis"), WEIR_OK);
+    }
+    check_fails(weir_plug_check(doubled, "axis"), WEIR_FAILED, "two are named thing");
+}
+
+/* ---- state ---- */
+
+static char last_name[300];
+static size_t last_at, last_whole;
+static weir_err note_range(weir_io *io, const char *name, float *x, size_t at, size_t n, size_t whole, weir_keep keep)
+{
+    (void)io, (void)x, (void)n, (void)keep;
+    snprintf(last_name, sizeof last_name, "%s", name);
+    last_at = at, last_whole = whole;
+    return WEIR_OK;
+}
+static weir_err note_u64(weir_io *io, const char *name, uint64_t *x, size_t n, weir_keep keep)
+{
+    (void)x;
+    return note_range(io, name, NULL, 0, n, n, keep);
+}
+
+static void state_names_grow_and_shrink(void **state)
+{
+    weir_io io = {.range = note_range, .u64 = note_u64};
+    char part[150];
+    uint64_t u = 0;
+    float x = 0;
+    size_t a = weir_io_in(&io, "optim"), b = weir_io_in(&io, "conv1.weight");
+
+    (void)state;
+    assert_int_equal(weir_io_floats(&io, "momentum", &x, 1, WEIR_KEEP_SAME), WEIR_OK);
+    assert_string_equal(last_name, "optim.conv1.weight.momentum");
+    assert_int_equal(weir_io_range(&io, "half", &x, 9, 1, 10, WEIR_KEEP_SAME), WEIR_OK);
+    assert_true(last_at == 9 && last_whole == 10);
+    check_fails(weir_io_range(&io, "half", &x, 10, 1, 10, WEIR_KEEP_SAME), WEIR_FAILED, "conv1.weight.half");
+    check_fails(weir_io_range(&io, "half", &x, 2, SIZE_MAX - 1, 10, WEIR_KEEP_SAME), WEIR_FAILED, "do not fit");
+    weir_io_out(&io, b);
+    assert_int_equal(weir_io_u64(&io, "steps", &u, WEIR_KEEP_SAME), WEIR_OK);
+    assert_string_equal(last_name, "optim.steps");
+    weir_io_out(&io, a);
+    assert_string_equal(io.prefix, "");
+    memset(part, 'p', sizeof part - 1), part[sizeof part - 1] = 0;
+    a = weir_io_in(&io, part), b = weir_io_in(&io, part); /* does not fit: no name may be cut short in silence */
+    check_fails(weir_io_floats(&io, "m", &x, 1, WEIR_KEEP_SAME), WEIR_FAILED, "too long");
+    weir_io_out(&io, b);
+    assert_int_equal(weir_io_floats(&io, "m", &x, 1, WEIR_KEEP_SAME), WEIR_OK);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_error_is_one_sentence_with_its_code),
+        cmocka_unit_test(long_errors_are_cut_not_spilled),
+        cmocka_unit_test(tasks_have_slots_of_their_own),
+        cmocka_unit_test(codes_have_names_and_exits),
+        cmocka_unit_test(the_log_obeys_level_and_parts),
+        cmocka_unit_test(arenas_give_aligned_zeroed_apart),
+        cmocka_unit_test(impossible_sizes_give_null),
+        cmocka_unit_test(json_is_compact_and_in_order),
+        cmocka_unit_test(json_reads_what_it_wrote),
+        cmocka_unit_test(hostile_json_is_invalid),
+        cmocka_unit_test(json_without_memory_gives_no_text),
+        cmocka_unit_test(specs_fill_options),
+        cmocka_unit_test(bad_specs_name_what_is_known),
+        cmocka_unit_test(values_are_shown_as_written),
+        cmocka_unit_test(plugs_are_listed),
+        cmocka_unit_test(the_check_finds_bad_tables),
+        cmocka_unit_test(state_names_grow_and_shrink),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

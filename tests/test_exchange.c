@@ -1,0 +1,382 @@
+/* The laws of coll/ and exchange/: sums bit for bit, buckets that cover the vector once, a step that is a transaction. */
+#include "help_ranks.h"
+#include "core/vec.h"
+#include "exchange/exchange.h"
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+/* Runs fn as `size` ranks; gives "" if all succeeded, else the sentence of the lowest rank whose error is not the loss of another. */
+static const char *run_ranks(int size, weir_err (*fn)(weir_net *, void *), void *arg)
+{
+    static char text[600];
+    ranks r = {.size = size, .timeout = 10, .stall = 60, .fn = fn, .arg = arg};
+
+    ranks_run(&r);
+    text[0] = 0;
+    for (int lost = 0; lost < 2; lost++)
+        for (int i = 0; i < size && !text[0]; i++)
+            if (r.err[i] && (r.err[i] == WEIR_LOST) == lost)
+                snprintf(text, sizeof text, "rank %d: %s", i, r.why[i]);
+    return text;
+}
+
+/* ---- collectives: every one in the list, 1..8 ranks, awkward lengths ---- */
+
+typedef struct matrix { const char *coll; size_t n; uint64_t hash[16]; } matrix;
+
+/* small whole numbers, so that any order of summing is exact; and fractions, whose bits must still agree on all ranks */
+static float whole(int rank, size_t i) { return (float)((i * 7 + (size_t)rank * 13) % 101) - 50; }
+static float broken(int rank, size_t i) { return (float)(1.0 / (double)(1 + i % 97 + (size_t)rank)); }
+
+static uint64_t fold(const float *x, size_t n)
+{
+    uint64_t h = 14695981039346656037ull;
+    for (size_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, &x[i], 4);
+        h = (h ^ bits) * 1099511628211ull;
+    }
+    return h;
+}
+
+static weir_err check_reduce(weir_coll_use *use, weir_group *g, size_t n, matrix *m, float *x)
+{
+    for (size_t i = 0; i < n; i++)
+        x[i] = whole(g->me, i);
+    WEIR_TRY(weir_allreduce(use, g, x, n, &weir_sum_f32));
+    for (size_t i = 0; i < n; i++) {
+        float want = 0;
+        for (int r = 0; r < g->size; r++)
+            want += whole(r, i);
+        if (x[i] != want)
+            return weir_fail(WEIR_FAILED, "allreduce %s p %d n %zu: element %zu is %g, not %g", m->coll, g->size, n, i, x[i], want);
+    }
+    for (size_t i = 0; i < n; i++)
+        x[i] = broken(g->me, i);
+    WEIR_TRY(weir_allreduce(use, g, x, n, &weir_sum_f32));
+    m->hash[g->me] = fold(x, n);
+    return WEIR_OK;
+}
+
+static weir_err check_scatter_gather(weir_coll_use *use, weir_group *g, size_t n, matrix *m, float *x)
+{
+    size_t off[16], len[16], lo = weir_cut(n, g->size, g->me), hi = weir_cut(n, g->size, g->me + 1);
+
+    for (size_t i = 0; i < n; i++)
+        x[i] = broken(g->me, i);
+    WEIR_TRY(weir_reduce_scatter(use, g, x, n, &weir_sum_f32));
+    for (int r = 0; r < g->size; r++) {
+        off[r] = weir_cut(n, g->size, r) * 4;
+        len[r] = weir_cut(n, g->size, r + 1) * 4 - off[r];
+    }
+    for (size_t i = 0; i < n; i++)
+        if (i < lo || i >= hi)
+            x[i] = -1e30f;
+    WEIR_TRY(weir_allgather(use, g, x, off, len));
+    if (fold(x, n) != m->hash[g->me])
+        return weir_fail(WEIR_FAILED, "%s p %d n %zu: reduce-scatter and all-gather are not all-reduce", m->coll, g->size, n);
+    for (int root = 0; root < g->size; root += 3) {
+        for (size_t i = 0; i < n; i++)
+            x[i] = g->me == root ? whole(root, i) : 0;
+        WEIR_TRY(weir_broadcast(use, g, root, x, n * 4));
+        for (size_t i = 0; i < n; i++)
+            if (x[i] != whole(root, i))
+                return weir_fail(WEIR_FAILED, "%s p %d n %zu: broadcast from %d", m->coll, g->size, n, root);
+    }
+    return weir_barrier(use, g);
+}
+
+static weir_err matrix_rank(weir_net *net, void *arg)
+{
+    matrix *m = arg;
+    weir_arena *a = weir_arena_new();
+    size_t length[] = {0, 1, 2, 3, 7, 8, 9, 1000, 65537, m->n};
+    float *x = WEIR_NEW(a, float, m->n);
+    weir_group g;
+    weir_coll_use use;
+    weir_err err = weir_group_all(net, a, &g);
+
+    if (!err)
+        err = weir_coll_open(m->coll, &g, a, &use);
+    for (size_t i = 0; i < sizeof length / sizeof *length && !err; i++)
+        if (!(err = check_reduce(&use, &g, length[i], m, x)))
+            err = check_scatter_gather(&use, &g, length[i], m, x);
+    weir_arena_free(a);
+    return err;
+}
+
+static void collectives(void **state)
+{
+    (void)state;
+    for (weir_plugs c = weir_colls; *c; c++)
+        for (int p = 1; p <= 8; p++) {
+            /* small segments and windows, "to give some bugs a chance" */
+            const char *option[] = {"", ":segment=4096,window=3", ":segment=64,window=1"};
+            for (int o = 0; o < (strcmp((*c)->name, "ring") ? 1 : 3); o++) {
+                char spec[64];
+                snprintf(spec, sizeof spec, "%s%s", (*c)->name, option[o]);
+                matrix m = {.coll = spec, .n = o == 2 ? 70000 : 300007};
+                assert_string_equal(run_ranks(p, matrix_rank, &m), "");
+                for (int r = 1; r < p; r++)
+                    assert_true(m.hash[r] == m.hash[0]);
+            }
+        }
+}
+
+/* The ring's messages and bytes are those of the formula: 2 (p - 1) messages a rank, 2 (p - 1) / p of the vector. */
+static weir_err count_rank(weir_net *net, void *arg)
+{
+    uint64_t *sent = arg;
+    weir_arena *a = weir_arena_new();
+    weir_group g;
+    weir_coll_use use;
+    size_t n = 1200;
+    float *x = WEIR_NEW(a, float, n);
+    weir_err err = weir_group_all(net, a, &g);
+
+    if (!err)
+        err = weir_coll_open("ring", &g, a, &use);
+    weir_net_count before = weir_net_counted(net);
+    if (!err)
+        err = weir_allreduce(&use, &g, x, n, &weir_sum_f32);
+    weir_net_count after = weir_net_counted(net);
+    sent[2 * g.me] = after.sent - before.sent;
+    sent[2 * g.me + 1] = after.messages - before.messages;
+    weir_arena_free(a);
+    return err;
+}
+
+static void ring_cost(void **state)
+{
+    uint64_t sent[16] = {0};
+
+    (void)state;
+    assert_string_equal(run_ranks(4, count_rank, sent), "");
+    for (int r = 0; r < 4; r++) {
+        assert_int_equal(sent[2 * r], 2 * 3 * 300 * 4);
+        assert_int_equal(sent[2 * r + 1], 6);
+    }
+}
+
+/* ---- buckets ---- */
+
+static void check_cut(const weir_tensor *t, int tensors, size_t total, size_t bytes, bool whole_tensors)
+{
+    weir_arena *a = weir_arena_new();
+    float *param = WEIR_NEW(a, float, total), *grad = WEIR_NEW(a, float, total);
+    weir_bucket *b;
+    int n;
+    size_t at = 0;
+    int ready = -1;
+
+    assert_int_equal(weir_buckets_cut(t, tensors, bytes, whole_tensors, param, grad, a, &b, &n), WEIR_OK);
+    for (int i = 0; i < n; i++) {
+        size_t inside = 0;
+        assert_int_equal(b[i].at, at);
+        assert_true(b[i].ready >= ready);
+        assert_int_equal(b[i].dense, i == n - 1);
+        for (int v = 0; v < b[i].views; v++) {
+            const weir_view *w = &b[i].view[v];
+            assert_int_equal(w->at, inside);
+            assert_int_equal(w->tensor->at + w->first, at + inside);
+            assert_true(w->tensor->ready <= b[i].ready);
+            if (whole_tensors)
+                assert_int_equal(w->rows * w->cols, w->tensor->n);
+            inside += w->rows * w->cols;
+        }
+        assert_int_equal(inside, b[i].n);
+        if (b[i].views > 1 && !b[i].dense)
+            assert_true(b[i].n * 4 <= bytes);
+        at += b[i].n;
+        ready = b[i].ready;
+    }
+    assert_int_equal(at, total);
+    weir_arena_free(a);
+}
+
+static void buckets(void **state)
+{
+    weir_tensor t[] = {
+        {"c.w", 0, 1000, 2, {10, 100}, true, 0}, {"b.w", 1000, 100000, 2, {100, 1000}, true, 1},
+        {"a.w", 101000, 600, 4, {2, 3, 10, 10}, true, 2}, {"c.b", 101600, 10, 1, {10}, false, 0},
+        {"b.b", 101610, 100, 1, {100}, false, 1}, {"a.s", 101710, 6, 2, {2, 3}, true, 2}};
+
+    (void)state;
+    for (int wholes = 0; wholes < 2; wholes++)
+        for (size_t bytes = 16; bytes < 1 << 20; bytes = bytes * 3 / 2)
+            check_cut(t, 6, 101716, bytes, wholes);
+}
+
+/* ---- the step as a transaction ---- */
+
+enum { N = 50000 };
+typedef struct small { weir_tensor t[2]; float param[N], grad[N + WEIR_NOTES], copy[N]; weir_lane *lane; int lanes; } small;
+
+static weir_err small_make(small *s, weir_group *g, weir_coll_use *coll, weir_arena *a, const weir_exchange *x, void **self)
+{
+    weir_bucket *b;
+
+    s->t[0] = (weir_tensor){"w", 0, N - 100, 2, {499, 100}, true, 0};
+    s->t[1] = (weir_tensor){"b", N - 100, 100, 1, {100}, false, 0};
+    for (int i = 0; i < N; i++)
+        s->param[i] = (float)(i % 31) / 31;
+    WEIR_TRY(weir_buckets_cut(s->t, 2, 32768, false, s->param, s->grad, a, &b, &s->lanes));
+    WEIR_TRY(weir_lanes_make(b, s->lanes, "none", "sgd:momentum=0.9", a, &s->lane));
+    s->lane[s->lanes - 1].notes = WEIR_NOTES;
+    WEIR_TRY(weir_plug_make(&x->plug, "exchange", x->plug.name, a, self));
+    return x->init(*self, &(weir_exchange_env){g, g, coll, s->lane, s->lanes, a});
+}
+
+static void small_gradient(small *s, int member, uint64_t step)
+{
+    for (int i = 0; i < N + WEIR_NOTES; i++)
+        s->grad[i] = (float)((i * 3 + member * 5 + (int)step) % 17) / 17 - 0.4f;
+}
+
+static weir_err small_step(small *s, const weir_exchange *x, void *self, int member, uint64_t step, int die_before)
+{
+    weir_commit c = {.turn = {.step = step}, .rate = 0.1, .keep = true};
+
+    small_gradient(s, member, step);
+    for (int i = 0; i < s->lanes; i++) {
+        if (i == die_before)
+            return WEIR_FAILED;
+        WEIR_TRY(x->bucket(self, &s->lane[i], c.turn));
+    }
+    return x->finish(self, &c);
+}
+
+typedef struct fate { bool disturbed; uint64_t hash[3]; } fate;
+
+/* Two members make steps 0..4. Disturbed: a third is with them, gives half of its buckets of step 2 and leaves on an error; the
+ * two renew their group and repeat the step. Member numbers, not ranks, make the gradients; the third one's is zero. */
+static weir_err fate_rank(weir_net *net, void *arg)
+{
+    fate *f = arg;
+    weir_arena *a = weir_arena_new();
+    small *s = WEIR_NEW(a, small, 1);
+    const weir_exchange *x = &weir_exchange_allreduce;
+    int me = weir_net_rank(net), two[] = {0, 1};
+    weir_group g;
+    weir_coll_use coll;
+    void *self;
+    weir_err err = weir_group_all(net, a, &g);
+
+    if (!err)
+        err = weir_coll_open("ring:segment=4096", &g, a, &coll);
+    if (!err)
+        err = small_make(s, &g, &coll, a, x, &self);
+    for (uint64_t step = 0; step < 5 && !err; step++) {
+        if (me == 2 && step >= 2)
+            small_gradient(s, 2, step);
+        err = small_step(s, x, self, me, step, f->disturbed && me == 2 && step == 2 ? s->lanes / 2 : -1);
+        if (err == WEIR_LOST && f->disturbed && me < 2 && step == 2) {
+            weir_net_renew(net, 1, two, 2);
+            err = weir_group_make(net, 0, two, 2, a, &g);
+            if (!err)
+                err = x->regroup(self, &(weir_exchange_env){&g, &g, &coll, s->lane, s->lanes, a});
+            if (!err)
+                err = small_step(s, x, self, me, step, -1);
+        }
+    }
+    if (me < 2)
+        f->hash[me] = fold(s->param, N);
+    weir_arena_free(a);
+    return me == 2 ? (err == WEIR_FAILED ? weir_fail(WEIR_FAILED, "left") : err) : err;
+}
+
+/* Undisturbed: three members for steps 0 and 1, then two. */
+static weir_err plain_rank(weir_net *net, void *arg)
+{
+    fate *f = arg;
+    weir_arena *a = weir_arena_new();
+    small *s = WEIR_NEW(a, small, 1);
+    const weir_exchange *x = &weir_exchange_allreduce;
+    int me = weir_net_rank(net), two[] = {0, 1};
+    weir_group g;
+    weir_coll_use coll;
+    void *self;
+    weir_err err = weir_group_all(net, a, &g);
+
+    if (!err)
+        err = weir_coll_open("ring:segment=4096", &g, a, &coll);
+    if (!err)
+        err = small_make(s, &g, &coll, a, x, &self);
+    for (uint64_t step = 0; step < 2 && !err; step++)
+        err = small_step(s, x, self, me, step, -1);
+    if (!err && me < 2) {
+        err = weir_group_make(net, 1, two, 2, a, &g);
+        if (!err)
+            err = x->regroup(self, &(weir_exchange_env){&g, &g, &coll, s->lane, s->lanes, a});
+        for (uint64_t step = 2; step < 5 && !err; step++)
+            err = small_step(s, x, self, me, step, -1);
+        f->hash[me] = fold(s->param, N);
+    }
+    weir_arena_free(a);
+    return err;
+}
+
+static void transaction(void **state)
+{
+    fate disturbed = {.disturbed = true}, plain = {0};
+
+    (void)state;
+    assert_string_equal(run_ranks(3, plain_rank, &plain), "");
+    assert_string_equal(run_ranks(3, fate_rank, &disturbed), "rank 2: left");
+    assert_true(plain.hash[0] == plain.hash[1]);
+    assert_true(disturbed.hash[0] == plain.hash[0]);
+    assert_true(disturbed.hash[1] == plain.hash[0]);
+}
+
+/* A gradient that is not finite changes nothing, and is named. */
+static weir_err nan_rank(weir_net *net, void *arg)
+{
+    weir_arena *a = weir_arena_new();
+    small *s = WEIR_NEW(a, small, 1);
+    weir_group g;
+    weir_coll_use coll;
+    void *self;
+    weir_err err = weir_group_all(net, a, &g);
+
+    (void)arg;
+    if (!err)
+        err = weir_coll_open("ring", &g, a, &coll);
+    if (!err)
+        err = small_make(s, &g, &coll, a, &weir_exchange_allreduce, &self);
+    if (!err)
+        err = small_step(s, &weir_exchange_allreduce, self, g.me, 0, -1);
+    memcpy(s->copy, s->param, sizeof s->copy);
+    weir_commit c = {.turn = {.step = 1}, .rate = 0.1, .keep = true};
+    small_gradient(s, g.me, 1);
+    if (g.me == 1)
+        s->grad[N - 50] = NAN;
+    for (int i = 0; i < s->lanes && !err; i++)
+        err = weir_exchange_allreduce.bucket(self, &s->lane[i], c.turn);
+    if (!err) {
+        err = weir_exchange_allreduce.finish(self, &c);
+        if (err != WEIR_NAN || !strstr(weir_why_text(), "of b "))
+            err = weir_fail(WEIR_FAILED, "not told: %s", weir_why_text());
+        else
+            err = memcmp(s->copy, s->param, sizeof s->copy) ? weir_fail(WEIR_FAILED, "parameters have changed") : WEIR_OK;
+    }
+    weir_arena_free(a);
+    return err;
+}
+
+static void not_finite(void **state)
+{
+    (void)state;
+    assert_string_equal(run_ranks(2, nan_rank, NULL), "");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(collectives), cmocka_unit_test(ring_cost), cmocka_unit_test(buckets),
+                                       cmocka_unit_test(transaction), cmocka_unit_test(not_finite)};
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
