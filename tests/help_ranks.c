@@ -16,6 +16,8 @@
 /* after those it needs */
 #include <cmocka.h>
 
+const char *ranks_world = "zmq";
+
 void ranks_dir(char dir[64])
 {
     unsigned long id = 0;
@@ -48,7 +50,7 @@ static void *sit(void *arg)
     ranks_place(&place, s->rank, r->size, r->dir, r->timeout > 0 ? r->timeout : 30);
     place.stall = r->stall > 0 ? r->stall : 600;
     place.board = r->board;
-    r->err[s->rank] = weir_net_run(r->net ? r->net : "zmq", &place, r->fn, r->arg);
+    r->err[s->rank] = weir_net_run(r->net ? r->net : ranks_world, &place, r->fn, r->arg);
     snprintf(r->why[s->rank], sizeof r->why[s->rank], "%s", r->err[s->rank] ? weir_why_text() : "");
     return NULL;
 }

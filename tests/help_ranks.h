@@ -14,7 +14,7 @@
 enum { RANKS_MAX = 8 };
 
 typedef struct ranks {
-    const char *net; /* spec; NULL: "zmq" */
+    const char *net; /* spec; NULL: ranks_world */
     int size;
     double timeout, stall;
     struct weir_board *board;
@@ -25,6 +25,9 @@ typedef struct ranks {
     char why[RANKS_MAX][512];
     char dir[64]; /* the run's directory; gone again */
 } ranks;
+
+/* The world that is tested, set by a test's main. */
+extern const char *ranks_world;
 
 void ranks_dir(char dir[64]); /* a name that is free */
 void ranks_place(weir_place *, int rank, int size, const char *dir, double timeout);

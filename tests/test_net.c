@@ -564,5 +564,11 @@ int main(void)
         cmocka_unit_test(test_places),        cmocka_unit_test(test_groups),
     };
 
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = 0;
+
+    for (weir_plugs world = weir_nets; *world; world++) {
+        ranks_world = (*world)->name;
+        failed += cmocka_run_group_tests_name(ranks_world, tests, NULL, NULL);
+    }
+    return failed;
 }

@@ -281,10 +281,14 @@ static int verdict(launch *l)
     weir_child *first = first_failure(l);
     int requested = requested_code(l);
 
-    if (!first || (requested && !is_cause(first)))
-        return requested;
-    print_failure(l, first);
-    return code_of(first);
+    if (first && (!requested || is_cause(first))) {
+        print_failure(l, first);
+        return code_of(first);
+    }
+    for (int r = 0; r < l->size; r++) /* held back for nothing: it went well in the end */
+        if (!l->child[r].status && l->child[r].err.error[0])
+            fprintf(stderr, "%s" WEIR_LINES_ERROR "%s\n", l->child[r].err.prefix, l->child[r].err.error);
+    return requested;
 }
 
 /* ---- from beginning to end ---- */

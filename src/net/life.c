@@ -249,10 +249,11 @@ static void end_stalled(weir_net *n, double now)
 double weir_life_tick(weir_net *n)
 {
     weir_life *l = n->life;
-    double now = n->world->now(n->sched), gap;
+    double now, gap;
 
     if (!l)
         return WEIR_NEVER;
+    now = n->world->now(n->sched);
     gap = now - l->clock;
     l->clock = now;
     if (gap > l->timeout / 2) /* we did not look for long: stopped, or busy. That is nobody else's silence */

@@ -131,7 +131,8 @@ void weir_net_yield(weir_net *);                 /* [blocks] in long loops on th
 typedef struct weir_fibre_task weir_fibre_task;
 weir_err weir_net_fibre(weir_net *, const char *name, weir_err (*fn)(void *), void *arg, weir_fibre_task **);
 weir_err weir_net_fibre_join(weir_net *, weir_fibre_task *); /* [blocks] gives what fn returned */
-/* Queues made by it join fibres and threads of this rank; tasks started by it are threads. A get by a fibre [blocks] only that fibre. */
+/* Queues made by it join fibres and threads of this rank; tasks started by it are threads, to be joined before the first fibre returns.
+ * A get or a join by a fibre [blocks] only that fibre. */
 weir_rt *weir_net_rt(weir_net *);
 
 /* ---- the world ---- */
