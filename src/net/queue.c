@@ -76,12 +76,13 @@ static weir_err join(weir_task *task)
     thread *t = (thread *)task;
     weir_err err;
 
-    if (weir_sched_here(t->net->sched) && t->net->sched->current)
+    if (weir_sched_here(t->net->sched) && t->net->sched->current) { /* else a thread joins: `joiner` is the comm thread's alone */
         while (!t->ended) {
             t->joiner = t->net->sched->current;
             weir_sched_block(t->net, WEIR_NEVER);
         }
-    t->joiner = NULL;
+        t->joiner = NULL;
+    }
     err = weir_task_join(t->real); /* has ended, or is waited for by a thread */
     let_go(t);
     return err;
