@@ -279,7 +279,7 @@ static void missing_and_doubtful_files_are_refused(void **unused)
     idx_shell("rm %s/train-images-other; gzip %s/train-images*");
     idx_shell("cd %s; head -c 40 train-images*.gz > x; mv x train-images-idx3-ubyte.gz");
     refused("train-images-idx3-ubyte.gz", "gzip");
-    assert_int_equal(weir_data_open("idx:/nowhere/at/all", &no_need, idx_arena, &use), WEIR_INVALID);
+    assert_int_equal(weir_data_open("idx:/nowhere/at/all", NULL, idx_arena, &use), WEIR_INVALID);
     assert_non_null(strstr(weir_why_text(), "/nowhere/at/all"));
     assert_int_equal(weir_data_open("idx", &no_need, idx_arena, &use), WEIR_USAGE);
     assert_int_equal(weir_data_open("idx:/tmp,limit=-1", &no_need, idx_arena, &use), WEIR_USAGE);

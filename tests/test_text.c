@@ -123,6 +123,10 @@ static void the_loader_follows_the_streams(void **unused)
         }
         weir_loader_close(l);
     }
+    weir_loader *none = NULL;
+    p.streams = p.rank = 0;
+    assert_int_equal(weir_loader_open(weir_rt_threads(), &use, &p, 0, 2, &none), WEIR_FAILED); /* a plan that forgot the streams */
+    assert_null(none);
     weir_data_close(&use);
 }
 

@@ -104,6 +104,7 @@ static weir_err unknown(const char *spec)
 
 weir_err weir_data_open(const char *spec, const weir_data_need *need, weir_arena *a, weir_data_use *use)
 {
+    static const weir_data_need nothing;
     const named *set = find_named(spec);
     const weir_plug *plug;
     weir_data_use made = {0};
@@ -120,7 +121,7 @@ weir_err weir_data_open(const char *spec, const weir_data_need *need, weir_arena
     WEIR_TRY(weir_plug_make(plug, "data", spec, a, &made.self));
     if (set)
         WEIR_TRY(check_place(set, dir, plug, made.self));
-    if ((err = made.data->open(made.self, need, a, &made.facts)))
+    if ((err = made.data->open(made.self, need ? need : &nothing, a, &made.facts)))
         return weir_data_close(&made), err;
     if (made.facts.target != WEIR_VALUES)
         made.facts.value_scale = 1;

@@ -56,7 +56,8 @@ typedef struct weir_data {
 } weir_data;
 
 typedef struct weir_data_use { const weir_data *data; void *self; weir_data_facts facts; } weir_data_use;
-/* `fashion-mnist` and other bare names of known sets stand for the spec of where they lie on this machine. */
+/* `fashion-mnist` and other bare names of known sets stand for the spec of where they lie on this machine. A need of NULL: nothing
+ * is known. */
 weir_err weir_data_open(const char *spec, const weir_data_need *, weir_arena *, weir_data_use *);
 void weir_data_close(weir_data_use *);
 /* Memory for `room` samples of these facts. */
