@@ -21,7 +21,7 @@ OPT_fuzz := -O1 -g -fno-omit-frame-pointer -fsanitize=fuzzer-no-link,address,und
 OPT := $(OPT_$(FLAVOUR))
 
 CFLAGS ?=
-override CFLAGS += -std=c17 -D_GNU_SOURCE -Wall -Wextra -Wno-missing-field-initializers -Werror -ffp-contract=off -pthread -fopenmp-simd -fPIC -fvisibility=hidden \
+override CFLAGS += -std=c17 -D_GNU_SOURCE -Wall -Wextra -Wno-missing-field-initializers -Werror -ffp-contract=off -fno-math-errno -pthread -fopenmp-simd -fPIC -fvisibility=hidden \
 	-Iinclude -Isrc $(DNN_CFLAGS) $(OPT) -DWEIR_SOURCE_DIR='"$(CURDIR)"' -DWEIR_SHARE_DIR='"$(PREFIX)/share/weir"' -MMD -MP
 LIBS := $(DNN_LIBS) -lzmq -ljansson -lz -lxxhash -lgomp -lm -pthread
 

@@ -44,16 +44,20 @@ idx_bytes idx_array(int type, int dims, const uint32_t *dim, const uint32_t *val
     return f;
 }
 
-void idx_write(const char *name, const idx_bytes *f)
+void idx_put(const char *name, const void *bytes, size_t n)
 {
     char path[200];
     FILE *out;
 
     snprintf(path, sizeof path, "%s/%s", idx_dir, name);
     assert_non_null(out = fopen(path, "wb"));
-    assert_int_equal(fwrite(f->b, 1, f->n, out), f->n);
+    assert_int_equal(fwrite(bytes, 1, n, out), n);
     assert_int_equal(fclose(out), 0);
 }
+
+void idx_text(const char *name, const char *text) { idx_put(name, text, strlen(text)); }
+
+void idx_write(const char *name, const idx_bytes *f) { idx_put(name, f->b, f->n); }
 
 void idx_save(const char *name, int type, int dims, const uint32_t *dim, const uint32_t *value, size_t n)
 {
@@ -81,4 +85,38 @@ void idx_good(void)
     idx_save("train-labels-idx1-ubyte", 8, 1, train, label, 4);
     idx_save("t10k-images-idx3-ubyte", 8, 3, test, idx_ramp + 12, 12);
     idx_save("t10k-labels-idx1-ubyte", 8, 1, test, label + 1, 2);
+}
+
+weir_err idx_open(const char *format, int64_t batch, weir_data_use *use)
+{
+    char spec[300];
+
+    snprintf(spec, sizeof spec, format, idx_dir);
+    return weir_data_open(spec, &(weir_data_need){.batch = batch}, idx_arena, use);
+}
+
+void idx_refused(const char *format, weir_err code, const char *file, const char *words)
+{
+    weir_data_use use = {.facts.dims = 77};
+
+    assert_int_equal(idx_open(format, 2, &use), code);
+    if (!strstr(weir_why_text(), file) || !strstr(weir_why_text(), words))
+        fail_msg("'%s' should name %s and say '%s'", weir_why_text(), file, words);
+    assert_int_equal(use.facts.dims, 77);
+}
+
+weir_batch idx_get(const weir_data_use *use, weir_part part, uint64_t first, int n, uint64_t step)
+{
+    uint64_t index[1024];
+    weir_pick pick = {.part = part, .seed = 1, .step = step, .first = first, .index = index, .n = n};
+    weir_batch batch;
+
+    assert_in_range(n, 1, 1024);
+    assert_true(first + (uint64_t)n <= use->facts.count[part]);
+    for (int i = 0; i < n; i++)
+        index[i] = first + (uint64_t)i;
+    assert_int_equal(weir_batch_new(&use->facts, n, idx_arena, &batch), WEIR_OK);
+    assert_int_equal(use->data->get(use->self, &pick, &batch), WEIR_OK);
+    assert_int_equal(batch.n, n);
+    return batch;
 }

@@ -6,12 +6,14 @@
 #include <string.h>
 #include "help_idx.h"
 
+static const weir_data_need no_need;
+
 static weir_err try_open(const char *options, weir_data_use *use)
 {
     char spec[200];
 
     snprintf(spec, sizeof spec, "idx:%s%s", idx_dir, options);
-    return weir_data_open(spec, idx_arena, use);
+    return weir_data_open(spec, &no_need, idx_arena, use);
 }
 
 static void get_all(const weir_data_use *use, weir_part part, weir_batch *batch)
@@ -217,6 +219,22 @@ static void damaged_labels_are_refused(void **unused)
     refused(name, "label 0 (from 0) is 1000001");
 }
 
+/* A class that no training label shows, or one beyond those that were promised. */
+static void labels_beyond_the_classes_are_refused(void **unused)
+{
+    static const uint32_t two[] = {2}, label[] = {1, 4};
+    weir_data_use use;
+    (void)unused;
+
+    idx_good();
+    idx_save("t10k-labels-idx1-ubyte", 8, 1, two, label, 2);
+    refused("t10k-labels-idx1-ubyte", "label 1 (from 0) is 4; 0 to 3 was expected");
+    idx_refused("idx:%s,classes=3", WEIR_INVALID, "train-labels-idx1-ubyte", "label 3 (from 0) is 3; 0 to 2 was expected");
+    assert_int_equal(try_open(",classes=9", &use), WEIR_OK);
+    assert_int_equal(use.facts.classes, 9);
+    weir_data_close(&use);
+}
+
 static void parts_that_do_not_fit_are_refused(void **unused)
 {
     static const uint32_t wide[] = {2, 3, 3}, flat[] = {2, 6}, same[] = {2, 2, 3};
@@ -261,10 +279,10 @@ static void missing_and_doubtful_files_are_refused(void **unused)
     idx_shell("rm %s/train-images-other; gzip %s/train-images*");
     idx_shell("cd %s; head -c 40 train-images*.gz > x; mv x train-images-idx3-ubyte.gz");
     refused("train-images-idx3-ubyte.gz", "gzip");
-    assert_int_equal(weir_data_open("idx:/nowhere/at/all", idx_arena, &use), WEIR_INVALID);
+    assert_int_equal(weir_data_open("idx:/nowhere/at/all", NULL, idx_arena, &use), WEIR_INVALID);
     assert_non_null(strstr(weir_why_text(), "/nowhere/at/all"));
-    assert_int_equal(weir_data_open("idx", idx_arena, &use), WEIR_USAGE);
-    assert_int_equal(weir_data_open("idx:/tmp,limit=-1", idx_arena, &use), WEIR_USAGE);
+    assert_int_equal(weir_data_open("idx", &no_need, idx_arena, &use), WEIR_USAGE);
+    assert_int_equal(weir_data_open("idx:/tmp,limit=-1", &no_need, idx_arena, &use), WEIR_USAGE);
 }
 
 /* ---- sets by name ---- */
@@ -275,23 +293,28 @@ static void names_stand_for_places(void **unused)
     (void)unused;
 
     setenv("XDG_DATA_HOME", idx_dir, 1);
-    assert_int_equal(weir_data_open("mnist", idx_arena, &use), WEIR_INVALID);
+    assert_int_equal(weir_data_open("mnist", &no_need, idx_arena, &use), WEIR_INVALID);
     assert_non_null(strstr(weir_why_text(), "run scripts/data mnist"));
     assert_non_null(strstr(weir_why_text(), idx_dir));
     idx_good();
     idx_shell("mkdir -p %s/weir/mnist && cd %s && mv *ubyte* weir/mnist");
-    assert_int_equal(weir_data_open("mnist:limit=3", idx_arena, &use), WEIR_OK);
+    assert_int_equal(weir_data_open("mnist:limit=3", &no_need, idx_arena, &use), WEIR_OK);
     assert_int_equal(use.facts.count[WEIR_TRAIN], 3);
     weir_data_close(&use);
-    assert_int_equal(weir_data_open("mnist:limmit=3", idx_arena, &use), WEIR_USAGE);
+    assert_int_equal(weir_data_open("mnist:limmit=3", &no_need, idx_arena, &use), WEIR_USAGE);
     unsetenv("XDG_DATA_HOME");
     setenv("HOME", idx_dir, 1);
     idx_shell("mkdir %s/.local && mkdir %s/.local/share");
     idx_shell("mv %s/weir %s/.local/share/");
-    assert_int_equal(weir_data_open("mnist", idx_arena, &use), WEIR_OK);
+    assert_int_equal(weir_data_open("mnist", &no_need, idx_arena, &use), WEIR_OK);
     weir_data_close(&use);
-    assert_int_equal(weir_data_open("mnistt", idx_arena, &use), WEIR_USAGE);
-    assert_non_null(strstr(weir_why_text(), "fashion-mnist, mnist, idx, synth"));
+    unsetenv("HOME");
+    assert_int_equal(weir_data_open("mnist", &no_need, idx_arena, &use), WEIR_INVALID);
+    assert_non_null(strstr(weir_why_text(), "or give idx:DIR"));
+    assert_int_equal(idx_open("mnist:%s/.local/share/weir/mnist", 0, &use), WEIR_OK); /* a place that is given needs none */
+    weir_data_close(&use);
+    assert_int_equal(weir_data_open("mnistt", &no_need, idx_arena, &use), WEIR_USAGE);
+    assert_non_null(strstr(weir_why_text(), "fashion-mnist, mnist, idx, cifar10, frames, csv, text, tokens, synth"));
 }
 
 /* The mean and deviation of Fashion-MNIST are well known. */
@@ -303,11 +326,11 @@ static void fashion_mnist_is_itself(void **unused)
     (void)unused;
 
     if (!weir_path_exists("/usr/share/datasets/fashion-mnist")) {
-        assert_int_equal(weir_data_open("fashion-mnist", idx_arena, &use), WEIR_INVALID);
+        assert_int_equal(weir_data_open("fashion-mnist", &no_need, idx_arena, &use), WEIR_INVALID);
         assert_non_null(strstr(weir_why_text(), "dataset-fashion-mnist"));
         return;
     }
-    assert_int_equal(weir_data_open("fashion-mnist:test_limit=5", idx_arena, &use), WEIR_OK);
+    assert_int_equal(weir_data_open("fashion-mnist:test_limit=5", &no_need, idx_arena, &use), WEIR_OK);
     assert_true(use.facts.count[WEIR_TRAIN] == 60000 && use.facts.count[WEIR_TEST] == 5 && use.facts.classes == 10);
     get_all(&use, WEIR_TEST, &batch);
     black = batch.x[0];
@@ -333,6 +356,7 @@ int main(void)
         CASE(limits_shorten_and_change_no_sample),
         CASE(damaged_arrays_are_refused),
         CASE(damaged_labels_are_refused),
+        CASE(labels_beyond_the_classes_are_refused),
         CASE(parts_that_do_not_fit_are_refused),
         CASE(floats_that_are_none_are_refused),
         CASE(missing_and_doubtful_files_are_refused),

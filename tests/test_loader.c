@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 static weir_arena *arena;
+static const weir_data_need no_need;
 
 static int setup(void **unused)
 {
@@ -27,7 +28,7 @@ static weir_data_use open_data(const char *spec)
 {
     weir_data_use use;
 
-    assert_int_equal(weir_data_open(spec, arena, &use), WEIR_OK);
+    assert_int_equal(weir_data_open(spec, &no_need, arena, &use), WEIR_OK);
     return use;
 }
 
@@ -324,7 +325,7 @@ static void synth_shapes(void **unused)
     assert_true(use.facts.dims == 3 && use.facts.dim[0] == 3 && use.facts.dim[1] == 224 && use.facts.dim[2] == 200);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         snprintf(spec, sizeof spec, "synth:shape=%s", bad[i]);
-        assert_int_equal(weir_data_open(spec, arena, &use), WEIR_USAGE);
+        assert_int_equal(weir_data_open(spec, &no_need, arena, &use), WEIR_USAGE);
     }
 }
 

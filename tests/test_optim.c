@@ -1,5 +1,5 @@
-/* test_optim.c - sgd against a plain reference and PyTorch's numbers worked by hand, its state under another cut into buckets; and the
- * rates at their ends. */
+/* test_optim.c - optimisers against plain references and PyTorch's numbers, their state under another cut into buckets; and the rates
+ * at their ends. */
 #include "optim/optim.h"
 #include "optim/rate.h"
 #include <math.h>
@@ -22,6 +22,7 @@ static const weir_view middle[] = {{&tensors[0], 0, 4, COLS}};
 static const weir_view tail[] = {{&tensors[0], 0, 1, COLS}, {&tensors[1], COLS, 1, COLS}};
 
 typedef struct model {
+    const weir_optim *optim;
     float param[ALL], grad[ALL];
     weir_bucket bucket[3];
     void *self[3];
@@ -50,9 +51,10 @@ static weir_err make(model *m, const char *spec, bool cut)
         add_bucket(m, 0, ALL, one_view, 2);
     }
     WEIR_TRY(weir_plug_find(weir_optims, "optim", spec, &plug));
+    m->optim = (const weir_optim *)plug;
     for (int i = 0; i < m->buckets; i++) {
         WEIR_TRY(weir_plug_make(plug, "optim", spec, m->arena, &m->self[i]));
-        WEIR_TRY(((const weir_optim *)plug)->init(m->self[i], &m->bucket[i], m->arena));
+        WEIR_TRY(m->optim->init(m->self[i], &m->bucket[i], m->arena));
     }
     for (int i = 0; i < ALL; i++)
         m->param[i] = sinf((float)i);
@@ -70,7 +72,7 @@ static void run(model *m, int from, int to, double rate, float scale)
     for (int s = from; s < to; s++) {
         set_grad(m, s);
         for (int i = 0; i < m->buckets; i++)
-            weir_optim_sgd.step(m->self[i], &m->bucket[i], (uint64_t)s, rate, scale);
+            m->optim->step(m->self[i], &m->bucket[i], (uint64_t)s, rate, scale);
     }
 }
 
@@ -154,6 +156,105 @@ static void sgd_tells_its_momentum_and_refuses(void **unused)
     weir_arena_free(m.arena);
 }
 
+/* ---- those that adapt: adagrad, adam, adamw ---- */
+
+typedef struct rule {
+    const char *spec;
+    double beta1, beta2, eps, decay, initial;
+    bool adagrad, decoupled;
+} rule;
+
+/* One element's step t (from 1) as the papers have it, in double. */
+static void exact_step(const rule *r, double *w, double *m, double *v, double g, double rate, double decay, int t)
+{
+    g += r->decoupled ? 0 : decay * *w;
+    if (r->adagrad) {
+        *v += g * g;
+        *w -= rate * g / (sqrt(*v) + r->eps);
+        return;
+    }
+    *w -= r->decoupled ? rate * decay * *w : 0;
+    *m = r->beta1 * *m + (1 - r->beta1) * g;
+    *v = r->beta2 * *v + (1 - r->beta2) * g * g;
+    *w -= rate * (*m / (1 - pow(r->beta1, t))) / (sqrt(*v / (1 - pow(r->beta2, t))) + r->eps);
+}
+
+static void check_rule(const rule *r, bool cut)
+{
+    double w[ALL], m[ALL] = {0}, v[ALL];
+    model have;
+
+    assert_int_equal(make(&have, r->spec, cut), WEIR_OK);
+    for (int i = 0; i < ALL; i++)
+        w[i] = have.param[i], v[i] = r->initial;
+    for (int s = 0; s < 30; s++) {
+        run(&have, s, s + 1, 0.02, 0.5f);
+        for (int i = 0; i < ALL; i++)
+            exact_step(r, w + i, m + i, v + i, have.grad[i] * 0.5, 0.02, i < ROWS * COLS ? r->decay : 0, s + 1);
+    }
+    for (int i = 0; i < ALL; i++)
+        assert_float_equal(have.param[i], w[i], 3e-6);
+    weir_arena_free(have.arena);
+}
+
+static void adaptive_ones_follow_the_reference(void **unused)
+{
+    static const rule rules[] = {
+        {.spec = "adagrad", .eps = 1e-10, .adagrad = true},
+        {.spec = "adagrad:decay=0.3,eps=1e-3,initial=0.1", .eps = 1e-3, .decay = 0.3, .initial = 0.1, .adagrad = true},
+        {.spec = "adam", .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8},
+        {.spec = "adam:beta1=0.5,beta2=0.9,eps=0.01,decay=0.3", .beta1 = 0.5, .beta2 = 0.9, .eps = 0.01, .decay = 0.3},
+        {.spec = "adam:beta1=0,beta2=0", .eps = 1e-8},
+        {.spec = "adamw", .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .decay = 0.01, .decoupled = true},
+        {.spec = "adamw:decay=0.3", .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .decay = 0.3, .decoupled = true},
+    };
+    (void)unused;
+
+    for (size_t i = 0; i < 2 * sizeof rules / sizeof *rules; i++)
+        check_rule(&rules[i / 2], i % 2);
+}
+
+/* PyTorch 2's weights after 10 steps, from
+ *   python3 -c 'import torch; from math import sin, cos
+ *   w = torch.tensor([sin(i) for i in range(4)], requires_grad=True); o = torch.optim.Adam([w], lr=0.1)
+ *   for s in range(10): w.grad = torch.tensor([cos(3 * i + 7 * s) * 0.3 for i in range(4)]); o.step()
+ *   print(w)'
+ * and likewise with weight_decay, betas, eps, initial_accumulator_value, and with Adagrad and AdamW. */
+static void adaptive_ones_are_pytorchs(void **unused)
+{
+    static const struct { const char *spec; double w[4]; } after[] = {
+        {"adagrad", {-0.10255688, 0.95187080, 0.79139674, 0.26648411}},
+        {"adagrad:decay=0.1,initial=0.5", {-0.03986409, 0.79368144, 0.77857381, 0.16712923}},
+        {"adam", {-0.25203252, 1.12715602, 0.59240913, 0.48692104}},
+        {"adam:beta1=0.8,beta2=0.99,eps=1e-3,decay=0.1", {-0.13768291, 0.76983446, 0.49222973, 0.30286825}},
+        {"adamw", {-0.24982768, 1.11636710, 0.58595777, 0.48274404}},
+        {"adamw:decay=0.2", {-0.21096300, 0.92819595, 0.47471923, 0.40917307}},
+    };
+    (void)unused;
+
+    for (size_t k = 0; k < sizeof after / sizeof *after; k++) {
+        model m;
+        assert_int_equal(make(&m, after[k].spec, true), WEIR_OK);
+        run(&m, 0, 10, 0.1, 1);
+        for (int i = 0; i < 4; i++)
+            assert_float_equal(m.param[i], after[k].w[i], 1e-6);
+        weir_arena_free(m.arena);
+    }
+}
+
+static void adaptive_ones_refuse(void **unused)
+{
+    static const char *const bad[] = {"adam:beta1=1", "adam:beta2=1", "adam:eps=0", "adamw:decay=-1", "adagrad:eps=0", "adagrad:initial=-1",
+                                      "adagrad:momentum=0.9", "adam:beta1=nan"};
+    model m;
+    (void)unused;
+
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        assert_int_equal(make(&m, bad[i], false), WEIR_USAGE);
+        weir_arena_free(m.arena);
+    }
+}
+
 /* ---- state ---- */
 
 typedef struct memory_io {
@@ -185,34 +286,52 @@ static void pass_state(model *m, memory_io *io, bool loading)
 {
     io->io.loading = loading;
     for (int i = 0; i < m->buckets; i++)
-        assert_int_equal(weir_optim_sgd.state(m->self[i], &m->bucket[i], &io->io), WEIR_OK);
+        assert_int_equal(m->optim->state(m->self[i], &m->bucket[i], &io->io), WEIR_OK);
     assert_string_equal(io->io.prefix, "optim.");
+}
+
+static bool kept(const memory_io *io, const char *name)
+{
+    for (int i = 0; i < io->fields; i++)
+        if (!strcmp(io->field[i].name, name))
+            return io->field[i].got == io->field[i].whole;
+    return false;
+}
+
+/* Saved by one cut, taken up by the other, at step 4: both go on alike. */
+static void check_state(const char *spec, const char *const *names, bool cut)
+{
+    memory_io io = {.io = {.range = keep_range, .prefix = "optim."}};
+    model a, b;
+    int n = 0;
+
+    assert_int_equal(make(&a, spec, cut), WEIR_OK);
+    assert_int_equal(make(&b, spec, !cut), WEIR_OK);
+    run(&a, 0, 4, 0.1, 1);
+    pass_state(&a, &io, false);
+    while (names[n])
+        assert_true(kept(&io, names[n++]));
+    assert_int_equal(io.fields, n);
+    memcpy(b.param, a.param, sizeof a.param);
+    pass_state(&b, &io, true);
+    run(&a, 4, 8, 0.1, 1);
+    run(&b, 4, 8, 0.1, 1);
+    assert_memory_equal(a.param, b.param, sizeof a.param);
+    weir_arena_free(a.arena);
+    weir_arena_free(b.arena);
 }
 
 static void state_outlives_another_cut(void **unused)
 {
-    static const char spec[] = "sgd:momentum=0.9,decay=0.1";
+    static const char *const sgd[] = {"optim.w.momentum", "optim.b.momentum", NULL}, *const sum[] = {"optim.w.sum", "optim.b.sum", NULL},
+                      *const two[] = {"optim.w.exp_avg", "optim.b.exp_avg", "optim.w.exp_avg_sq", "optim.b.exp_avg_sq", NULL};
     (void)unused;
 
     for (int cut = 0; cut < 2; cut++) {
-        memory_io io = {.io = {.range = keep_range, .prefix = "optim."}};
-        model a, b;
-        assert_int_equal(make(&a, spec, cut), WEIR_OK);
-        assert_int_equal(make(&b, spec, !cut), WEIR_OK);
-        run(&a, 0, 4, 0.1, 1);
-        pass_state(&a, &io, false);
-        assert_int_equal(io.fields, 2);
-        assert_string_equal(io.field[0].name, "optim.w.momentum");
-        assert_string_equal(io.field[1].name, "optim.b.momentum");
-        for (int i = 0; i < 2; i++)
-            assert_int_equal(io.field[i].got, io.field[i].whole);
-        memcpy(b.param, a.param, sizeof a.param);
-        pass_state(&b, &io, true);
-        run(&a, 4, 8, 0.1, 1);
-        run(&b, 4, 8, 0.1, 1);
-        assert_memory_equal(a.param, b.param, sizeof a.param);
-        weir_arena_free(a.arena);
-        weir_arena_free(b.arena);
+        check_state("sgd:momentum=0.9,decay=0.1", sgd, cut);
+        check_state("adagrad:decay=0.1", sum, cut);
+        check_state("adam:decay=0.1", two, cut);
+        check_state("adamw", two, cut);
     }
 }
 
@@ -338,6 +457,9 @@ int main(void)
         cmocka_unit_test(sgd_follows_the_reference),
         cmocka_unit_test(sgd_is_pytorchs),
         cmocka_unit_test(sgd_tells_its_momentum_and_refuses),
+        cmocka_unit_test(adaptive_ones_follow_the_reference),
+        cmocka_unit_test(adaptive_ones_are_pytorchs),
+        cmocka_unit_test(adaptive_ones_refuse),
         cmocka_unit_test(state_outlives_another_cut),
         cmocka_unit_test(no_momentum_keeps_nothing),
         cmocka_unit_test(a_range_outside_its_field_is_refused),

@@ -16,7 +16,8 @@
 
 enum { LONGEST = 65537, ROOM = LONGEST + 16 };
 
-static float *x, *y, *m, *first[2], *got[2];
+enum { OUT = 3 };
+static float *x, *begin[OUT], *first[OUT], *got[OUT]; /* outputs begin as y, m and s: s is never negative */
 static double *xd, *yd, *first_d, *got_d;
 
 /* normal numbers of many sizes, small enough that nothing overflows */
@@ -31,45 +32,53 @@ static void fill(float *to, uint32_t stream)
 static int setup(void **state)
 {
     (void)state;
-    x = malloc(ROOM * sizeof *x), y = malloc(ROOM * sizeof *y), m = malloc(ROOM * sizeof *m);
-    for (int i = 0; i < 2; i++)
+    fill(x = malloc(ROOM * sizeof *x), 1);
+    for (int i = 0; i < OUT; i++) {
         first[i] = malloc(ROOM * sizeof(float)), got[i] = malloc(ROOM * sizeof(float));
+        fill(begin[i] = malloc(ROOM * sizeof(float)), 2 + (uint32_t)i);
+    }
     xd = malloc(ROOM * sizeof *xd), yd = malloc(ROOM * sizeof *yd);
     first_d = malloc(ROOM * sizeof *xd), got_d = malloc(ROOM * sizeof *xd);
-    fill(x, 1), fill(y, 2), fill(m, 3);
-    for (size_t i = 0; i < ROOM; i++)
-        xd[i] = (double)x[i] * 1.000000001, yd[i] = y[i] / 3.0;
+    for (size_t i = 0; i < ROOM; i++) {
+        begin[2][i] = fabsf(begin[2][i]);
+        xd[i] = (double)x[i] * 1.000000001, yd[i] = begin[0][i] / 3.0;
+    }
     return 0;
 }
 
 static int teardown(void **state)
 {
     (void)state;
-    free(x), free(y), free(m), free(xd), free(yd), free(first_d), free(got_d);
-    for (int i = 0; i < 2; i++)
-        free(first[i]), free(got[i]);
+    free(x), free(xd), free(yd), free(first_d), free(got_d);
+    for (int i = 0; i < OUT; i++)
+        free(begin[i]), free(first[i]), free(got[i]);
     return 0;
 }
 
-/* One kernel on out[0] (begun as y) and out[1] (begun as m), both `shift` floats off their alignment. */
-typedef void (*kernel)(const weir_vec *, float *out0, float *out1, const float *x, size_t n);
-typedef float (*formula)(float *w, float *m, float x); /* the same for one element */
+/* One kernel on out[0], out[1] and out[2], all `shift` floats off their alignment. */
+typedef void (*kernel)(const weir_vec *, float *const *out, const float *x, size_t n);
+typedef void (*formula)(float *w, float *m, float *s, float x); /* the same for one element */
 
-static void run_add(const weir_vec *v, float *a, float *b, const float *g, size_t n) { (void)b, v->add(a, g, n); }
-static void run_scale(const weir_vec *v, float *a, float *b, const float *g, size_t n) { (void)b, (void)g, v->scale(a, 0.3f, n); }
-static void run_axpy(const weir_vec *v, float *a, float *b, const float *g, size_t n) { (void)b, v->axpy(a, -1.7f, g, n); }
-static void run_sgd(const weir_vec *v, float *a, float *b, const float *g, size_t n)
+static const weir_adam adam = {.take1 = 0.1f, .beta2 = 0.99f, .take2 = 0.01f, .root = 1.3f, .eps = 1e-8f, .rate = 0.05f,
+                               .keep = 0.999f, .decay = 1e-3f, .scale = 0.25f};
+
+static void run_add(const weir_vec *v, float *const *o, const float *g, size_t n) { v->add(o[0], g, n); }
+static void run_scale(const weir_vec *v, float *const *o, const float *g, size_t n) { (void)g, v->scale(o[0], 0.3f, n); }
+static void run_axpy(const weir_vec *v, float *const *o, const float *g, size_t n) { v->axpy(o[0], -1.7f, g, n); }
+static void run_sgd(const weir_vec *v, float *const *o, const float *g, size_t n)
 {
-    v->sgd(a, b, g, n, 0.1f, 0.9f, 1e-4f, 0.25f, false);
+    v->sgd(o[0], o[1], g, n, 0.1f, 0.9f, 1e-4f, 0.25f, false);
 }
-static void run_nesterov(const weir_vec *v, float *a, float *b, const float *g, size_t n)
+static void run_nesterov(const weir_vec *v, float *const *o, const float *g, size_t n)
 {
-    v->sgd(a, b, g, n, 0.1f, 0.9f, 1e-4f, 0.25f, true);
+    v->sgd(o[0], o[1], g, n, 0.1f, 0.9f, 1e-4f, 0.25f, true);
 }
-static void run_plain(const weir_vec *v, float *a, float *b, const float *g, size_t n)
+static void run_plain(const weir_vec *v, float *const *o, const float *g, size_t n) { v->sgd_plain(o[0], g, n, 0.1f, 1e-4f, 0.25f); }
+static void run_adagrad(const weir_vec *v, float *const *o, const float *g, size_t n)
 {
-    (void)b, v->sgd_plain(a, g, n, 0.1f, 1e-4f, 0.25f);
+    v->adagrad(o[0], o[2], g, n, 0.1f, 1e-4f, 1e-10f, 0.25f);
 }
+static void run_adam(const weir_vec *v, float *const *o, const float *g, size_t n) { v->adam(o[0], o[1], o[2], g, n, &adam); }
 
 /* volatile keeps every rounding where the header's formula has it, whatever the compiler likes */
 static float times(float a, float b)
@@ -82,44 +91,86 @@ static float plus(float a, float b)
     volatile float c = a + b;
     return c;
 }
-static float one_add(float *w, float *v, float g) { return (void)v, *w = plus(*w, g); }
-static float one_scale(float *w, float *v, float g) { return (void)v, (void)g, *w = times(*w, 0.3f); }
-static float one_axpy(float *w, float *v, float g) { return (void)v, *w = plus(*w, times(-1.7f, g)); }
-static float decayed(float w, float g) { return plus(times(g, 0.25f), times(1e-4f, w)); }
-static float one_sgd(float *w, float *v, float g)
+/* through double, whose 53 bits are enough for both to be rounded correctly to 24 */
+static float over(float a, float b)
 {
-    *v = plus(times(0.9f, *v), decayed(*w, g));
-    return *w = plus(*w, -times(0.1f, *v));
+    volatile double c = (double)a / (double)b;
+    return (float)c;
 }
-static float one_nesterov(float *w, float *v, float g)
+static float root(float a)
 {
-    float d = decayed(*w, g);
+    volatile double c = sqrt((double)a);
+    return (float)c;
+}
+static void one_add(float *w, float *v, float *s, float g) { (void)v, (void)s, *w = plus(*w, g); }
+static void one_scale(float *w, float *v, float *s, float g) { (void)v, (void)s, (void)g, *w = times(*w, 0.3f); }
+static void one_axpy(float *w, float *v, float *s, float g) { (void)v, (void)s, *w = plus(*w, times(-1.7f, g)); }
+static float decayed(float w, float g, float decay) { return plus(times(g, 0.25f), times(decay, w)); }
+static void one_sgd(float *w, float *v, float *s, float g)
+{
+    (void)s;
+    *v = plus(times(0.9f, *v), decayed(*w, g, 1e-4f));
+    *w = plus(*w, -times(0.1f, *v));
+}
+static void one_nesterov(float *w, float *v, float *s, float g)
+{
+    float d = decayed(*w, g, 1e-4f);
+
+    (void)s;
     *v = plus(times(0.9f, *v), d);
-    return *w = plus(*w, -times(0.1f, plus(d, times(0.9f, *v))));
+    *w = plus(*w, -times(0.1f, plus(d, times(0.9f, *v))));
 }
-static float one_plain(float *w, float *v, float g) { return (void)v, *w = plus(*w, -times(0.1f, decayed(*w, g))); }
+static void one_plain(float *w, float *v, float *s, float g) { (void)v, (void)s, *w = plus(*w, -times(0.1f, decayed(*w, g, 1e-4f))); }
+static void one_adagrad(float *w, float *v, float *s, float g)
+{
+    float d = decayed(*w, g, 1e-4f);
+
+    (void)v;
+    *s = plus(*s, times(d, d));
+    *w = plus(*w, -times(0.1f, over(d, plus(root(*s), 1e-10f))));
+}
+static void one_adam(float *w, float *m, float *v, float g)
+{
+    float d = decayed(*w, g, adam.decay);
+
+    *m = plus(*m, times(adam.take1, plus(d, -*m)));
+    *v = plus(times(adam.beta2, *v), times(times(adam.take2, d), d));
+    *w = plus(times(adam.keep, *w), -times(adam.rate, over(*m, plus(times(root(*v), adam.root), adam.eps))));
+}
 
 static const struct {
     const char *name;
     kernel run;
     formula one;
 } kernels[] = {{"add", run_add, one_add},   {"scale", run_scale, one_scale},          {"axpy", run_axpy, one_axpy},
-               {"sgd", run_sgd, one_sgd},   {"nesterov", run_nesterov, one_nesterov}, {"sgd_plain", run_plain, one_plain}};
+               {"sgd", run_sgd, one_sgd},   {"nesterov", run_nesterov, one_nesterov}, {"sgd_plain", run_plain, one_plain},
+               {"adam", run_adam, one_adam}, {"adagrad", run_adagrad, one_adagrad}};
 
 /* 0..67, 1000, 65537; -1 ends */
 static long length(int i) { return i <= 67 ? i : i == 68 ? 1000 : i == 69 ? LONGEST : -1; }
 
+/* NaNs agree in being NaNs */
+static bool same(const float *a, const float *b)
+{
+    if (!memcmp(a, b, ROOM * sizeof *a))
+        return true;
+    for (size_t i = 0; i < ROOM; i++)
+        if (memcmp(a + i, b + i, sizeof *a) && !(isnan(a[i]) && isnan(b[i])))
+            return false;
+    return true;
+}
+
 static void check_one(const weir_vec *v, size_t k, size_t n, size_t shift)
 {
-    memcpy(got[0], y, ROOM * sizeof *y);
-    memcpy(got[1], m, ROOM * sizeof *m);
-    memcpy(first[0], y, ROOM * sizeof *y);
-    memcpy(first[1], m, ROOM * sizeof *m);
+    for (int o = 0; o < OUT; o++) {
+        memcpy(got[o], begin[o], ROOM * sizeof(float));
+        memcpy(first[o], begin[o], ROOM * sizeof(float));
+    }
     for (size_t i = 0; i < n; i++)
-        kernels[k].one(first[0] + shift + i, first[1] + shift + i, x[2 * shift + i]);
-    kernels[k].run(v, got[0] + shift, got[1] + shift, x + 2 * shift, n);
-    for (int o = 0; o < 2; o++) /* with what lies around it */
-        if (memcmp(got[o], first[o], ROOM * sizeof(float)))
+        kernels[k].one(first[0] + shift + i, first[1] + shift + i, first[2] + shift + i, x[2 * shift + i]);
+    kernels[k].run(v, (float *const[]){got[0] + shift, got[1] + shift, got[2] + shift}, x + 2 * shift, n);
+    for (int o = 0; o < OUT; o++) /* with what lies around it */
+        if (!same(got[o], first[o]))
             fail_msg("%s of %s: wrong for n = %zu, %zu floats off", kernels[k].name, v->isa, n, shift);
 }
 

@@ -5,6 +5,14 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+/* The factors of a step of Adam, with all that depends on the step's number worked out. */
+typedef struct weir_adam {
+    float take1, beta2, take2; /* 1 - beta1; beta2; 1 - beta2 */
+    float root, eps;           /* 1 / sqrt(1 - beta2^t) */
+    float rate, keep;          /* rate / (1 - beta1^t); what is left of a weight before it moves */
+    float decay, scale;
+} weir_adam;
+
 typedef struct weir_vec {
     const char *isa;
     void (*add)(float *y, const float *x, size_t n);           /* y += x */
@@ -17,6 +25,11 @@ typedef struct weir_vec {
                 bool nesterov);
     /* the same without momentum: no m */
     void (*sgd_plain)(float *w, const float *grad, size_t n, float rate, float decay, float scale);
+    /* g = grad * scale + decay * w;  s += g * g;  w -= rate * (g / (sqrt(s) + eps)) */
+    void (*adagrad)(float *w, float *s, const float *grad, size_t n, float rate, float decay, float eps, float scale);
+    /* g = grad * scale + decay * w;  m += take1 * (g - m);  v = beta2 * v + take2 * g * g;
+     * w = keep * w - rate * (m / (sqrt(v) * root + eps)) */
+    void (*adam)(float *w, float *m, float *v, const float *grad, size_t n, const weir_adam *);
     bool (*finite)(const float *x, size_t n);
 } weir_vec;
 

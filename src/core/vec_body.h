@@ -4,6 +4,7 @@
  * Loops over single elements give the same bits however they are cut into vectors, as nothing is contracted; a sum does not, so
  * it runs in 16 lanes, element i in lane i % 16, added up in a fixed tree. NaNs agree in being NaNs, not in their payload. */
 #include "core/vec.h"
+#include <math.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -85,8 +86,33 @@ static void sgd_plain(float *restrict w, const float *restrict grad, size_t n, f
         w[i] -= rate * (grad[i] * scale + decay * w[i]);
 }
 
+/* Square roots and quotients are rounded correctly everywhere; the quick estimates that some instruction sets have are not. */
+static void adagrad(float *restrict w, float *restrict s, const float *restrict grad, size_t n, float rate, float decay, float eps,
+                    float scale)
+{
+#pragma omp simd
+    for (size_t i = 0; i < n; i++) {
+        float g = grad[i] * scale + decay * w[i];
+        s[i] += g * g;
+        w[i] -= rate * (g / (sqrtf(s[i]) + eps));
+    }
+}
+
+static void adam(float *restrict w, float *restrict m, float *restrict v, const float *restrict grad, size_t n, const weir_adam *a)
+{
+    const weir_adam f = *a;
+
+#pragma omp simd
+    for (size_t i = 0; i < n; i++) {
+        float g = grad[i] * f.scale + f.decay * w[i];
+        m[i] += f.take1 * (g - m[i]);
+        v[i] = f.beta2 * v[i] + f.take2 * g * g;
+        w[i] = f.keep * w[i] - f.rate * (m[i] / (sqrtf(v[i]) * f.root + f.eps));
+    }
+}
+
 /* An exponent of all ones is an infinity or a NaN. */
-static bool finite(const float *x, size_t n)
+static bool all_finite(const float *x, size_t n)
 {
     uint32_t bad = 0;
 
@@ -99,4 +125,4 @@ static bool finite(const float *x, size_t n)
     return !bad;
 }
 
-const weir_vec WEIR_VEC = {WEIR_VEC_ISA, add, add_f64, scale, axpy, sumsq, sgd, sgd_plain, finite};
+const weir_vec WEIR_VEC = {WEIR_VEC_ISA, add, add_f64, scale, axpy, sumsq, sgd, sgd_plain, adagrad, adam, all_finite};

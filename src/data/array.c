@@ -100,7 +100,7 @@ weir_err weir_array_parse(const char *name, const void *bytes, size_t n, weir_ar
 
 weir_err weir_array_labels(const weir_array *samples, const weir_array *label, int64_t *classes)
 {
-    int32_t most = 0;
+    int64_t most = 0, bound = *classes ? *classes - 1 : MOST_LABEL;
 
     if (label->dims != 1 || label->type == WEIR_F32)
         return weir_fail(WEIR_INVALID, "%s: %d dimensions of %s were found; labels are one dimension of bytes or int32", label->name,
@@ -110,11 +110,12 @@ weir_err weir_array_labels(const weir_array *samples, const weir_array *label, i
                          (unsigned long long)label->dim[0], (unsigned long long)samples->dim[0], samples->name);
     for (uint64_t i = 0; i < label->dim[0]; i++) {
         int32_t x = weir_array_int(label, i);
-        if (x < 0 || x > MOST_LABEL)
-            return weir_fail(WEIR_INVALID, "%s: label %llu (from 0) is %d; 0 to %d was expected", label->name, (unsigned long long)i, x,
-                             MOST_LABEL);
+        if (x < 0 || x > bound)
+            return weir_fail(WEIR_INVALID, "%s: label %llu (from 0) is %d; 0 to %lld was expected%s", label->name, (unsigned long long)i, x,
+                             (long long)bound, *classes ? ", the classes there are" : "");
         most = x > most ? x : most;
     }
-    *classes = most + 1 > *classes ? most + 1 : *classes;
+    if (!*classes)
+        *classes = most + 1;
     return WEIR_OK;
 }

@@ -19,7 +19,8 @@ typedef struct weir_array {
 /* Reads bytes that may be anything; `a` points into them and to `name`. WEIR_INVALID: another magic, no or too many dimensions, one that
  * is 0, fewer or more bytes than they promise, a float that is not finite. */
 weir_err weir_array_parse(const char *name, const void *bytes, size_t n, weir_array *a);
-/* Whether `label` holds one class, 0 to 1,000,000, for each of the array's samples; *classes is raised to the largest + 1. */
+/* Whether `label` holds one class for each of the array's samples, from 0 to *classes - 1; or, where that is 0, to 1,000,000: then
+ * *classes becomes the largest + 1. */
 weir_err weir_array_labels(const weir_array *samples, const weir_array *label, int64_t *classes);
 /* Value i; weir_array_int: of whole numbers only. */
 double weir_array_number(const weir_array *, uint64_t i);

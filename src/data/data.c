@@ -24,6 +24,7 @@ typedef struct named {
 static const named sets[] = {
     {"fashion-mnist", "idx", "/usr/share/datasets/fashion-mnist", "install the Debian package dataset-fashion-mnist"},
     {"mnist", "idx", NULL, "run scripts/data mnist"},
+    {"cifar10", "cifar10", NULL, "run scripts/data cifar10, or give cifar10:DIR"},
 };
 
 static const named *find_named(const char *spec)
@@ -36,10 +37,11 @@ static const named *find_named(const char *spec)
     return NULL;
 }
 
-static weir_err named_place(const named *s, char *dir, size_t room)
+/* "" where nobody can say, or where a spec cannot hold it. */
+static void named_place(const named *s, char *dir, size_t room)
 {
     const char *base = getenv("XDG_DATA_HOME"), *home = getenv("HOME");
-    int n;
+    int n = 0;
 
     if (s->dir)
         n = snprintf(dir, room, "%s", s->dir);
@@ -47,11 +49,8 @@ static weir_err named_place(const named *s, char *dir, size_t room)
         n = snprintf(dir, room, "%s/weir/%s", base, s->name);
     else if (home && home[0])
         n = snprintf(dir, room, "%s/.local/share/weir/%s", home, s->name);
-    else
-        return weir_fail(WEIR_INVALID, "data %s: neither XDG_DATA_HOME nor HOME says where it lies; give %s:DIR", s->name, s->kind);
-    if (n >= (int)room || strchr(dir, ','))
-        return weir_fail(WEIR_INVALID, "data %s: the path %s cannot be part of a spec: too long, or with a comma", s->name, dir);
-    return WEIR_OK;
+    if (!n || n >= (int)room || strchr(dir, ','))
+        dir[0] = 0;
 }
 
 /* The spec that the name stands for; what the user gave comes last and wins. */
@@ -77,7 +76,12 @@ static weir_err check_place(const named *s, const char *dir, const weir_plug *pl
     while (strcmp(o->name, "dir"))
         o++;
     weir_opt_show(o, self, used, sizeof used);
-    if (!strcmp(used, dir) && !weir_path_exists(dir))
+    if (strcmp(used, dir))
+        return WEIR_OK;
+    if (!dir[0])
+        return weir_fail(WEIR_INVALID, "data %s: XDG_DATA_HOME or HOME must say where it lies, in a path without commas; or give %s:DIR",
+                         s->name, s->kind);
+    if (!weir_path_exists(dir))
         return weir_fail(WEIR_INVALID, "data %s: there is no %s; %s", s->name, dir, s->cure);
     return WEIR_OK;
 }
@@ -90,15 +94,17 @@ static weir_err unknown(const char *spec)
     size_t n = 0;
 
     for (size_t i = 0; i < sizeof sets / sizeof *sets && n < sizeof known; i++)
-        n += (size_t)snprintf(known + n, sizeof known - n, "%s, ", sets[i].name);
+        if (strcmp(sets[i].name, sets[i].kind))
+            n += (size_t)snprintf(known + n, sizeof known - n, "%s, ", sets[i].name);
     for (weir_plugs p = weir_datas; *p && n < sizeof known; p++)
         n += (size_t)snprintf(known + n, sizeof known - n, "%s%s", p == weir_datas ? "" : ", ", (*p)->name);
     n = strcspn(spec, ":");
     return weir_fail(WEIR_USAGE, "there is no data '%.*s'; there is %s", n > 200 ? 200 : (int)n, spec, known);
 }
 
-weir_err weir_data_open(const char *spec, weir_arena *a, weir_data_use *use)
+weir_err weir_data_open(const char *spec, const weir_data_need *need, weir_arena *a, weir_data_use *use)
 {
+    static const weir_data_need nothing;
     const named *set = find_named(spec);
     const weir_plug *plug;
     weir_data_use made = {0};
@@ -106,7 +112,7 @@ weir_err weir_data_open(const char *spec, weir_arena *a, weir_data_use *use)
     weir_err err;
 
     if (set) {
-        WEIR_TRY(named_place(set, dir, sizeof dir));
+        named_place(set, dir, sizeof dir);
         WEIR_TRY(expand(set, dir, spec, a, &spec));
     }
     if (weir_plug_find(weir_datas, "data", spec, &plug))
@@ -115,8 +121,10 @@ weir_err weir_data_open(const char *spec, weir_arena *a, weir_data_use *use)
     WEIR_TRY(weir_plug_make(plug, "data", spec, a, &made.self));
     if (set)
         WEIR_TRY(check_place(set, dir, plug, made.self));
-    if ((err = made.data->open(made.self, a, &made.facts)))
+    if ((err = made.data->open(made.self, need ? need : &nothing, a, &made.facts)))
         return weir_data_close(&made), err;
+    if (made.facts.target != WEIR_VALUES)
+        made.facts.value_scale = 1;
     *use = made;
     return WEIR_OK;
 }

@@ -16,8 +16,17 @@ typedef struct weir_data_facts {
     weir_target target;
     int64_t classes;     /* CLASSES: how many; TOKENS: the vocabulary; VALUES: targets a sample */
     bool tokens_in;      /* the input is tokens (int32), not floats; dim[0] is the window's length */
+    double value_scale;  /* VALUES: what an error is multiplied by to be in the target's own unit; else 1 */
     uint64_t count[WEIR_PARTS];
+    /* Samples that follow one another: sample s * windows + w is window w of stream s, where windows = count / streams, and goes on
+     * where window w - 1 ended. 0: samples stand alone and may be met in any order. */
+    int64_t streams[WEIR_PARTS];
 } weir_data_facts;
+
+/* What data need to know of the run. */
+typedef struct weir_data_need {
+    int64_t batch; /* samples a step, over all workers: text is cut into so many streams. 0: unknown, one stream */
+} weir_data_need;
 
 /* Some samples, in memory of the caller's: x or token, and label or value, as the facts say; sized for `room` samples. */
 typedef struct weir_batch {
@@ -39,7 +48,7 @@ typedef struct weir_pick {
 
 typedef struct weir_data {
     weir_plug plug;
-    weir_err (*open)(void *self, weir_arena *, weir_data_facts *);
+    weir_err (*open)(void *self, const weir_data_need *, weir_arena *, weir_data_facts *);
     /* Fills batch->n = pick->n samples, in 0..batch->room; indices are below the part's count. Changes no state: the loader's
      * thread and one that evaluates may call it at the same time. */
     weir_err (*get)(const void *self, const weir_pick *, weir_batch *);
@@ -47,8 +56,9 @@ typedef struct weir_data {
 } weir_data;
 
 typedef struct weir_data_use { const weir_data *data; void *self; weir_data_facts facts; } weir_data_use;
-/* `fashion-mnist` and other bare names of known sets stand for the idx spec of where they lie on this machine. */
-weir_err weir_data_open(const char *spec, weir_arena *, weir_data_use *);
+/* `fashion-mnist` and other bare names of known sets stand for the spec of where they lie on this machine. A need of NULL: nothing
+ * is known. */
+weir_err weir_data_open(const char *spec, const weir_data_need *, weir_arena *, weir_data_use *);
 void weir_data_close(weir_data_use *);
 /* Memory for `room` samples of these facts. */
 weir_err weir_batch_new(const weir_data_facts *, int room, weir_arena *, weir_batch *);

@@ -1,77 +1,33 @@
 /* idx.c - labelled samples in IDX files, as MNIST has them: DIR/train-images-*, train-labels-*, and t10k-* or test-*, each plain or
  * gzipped. Pictures (n, height, width) or (n, channels, height, width), or plain vectors (n, features). */
-#include "core/file.h"
+#include "data/augment.h"
 #include "data/data.h"
+#include "data/files.h"
 #include "data/standard.h"
-#include <dirent.h>
-#include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 typedef struct idx {
     const char *dir;
     int64_t limit[WEIR_PARTS]; /* 0: all there are */
+    int64_t classes;           /* 0: as the training labels show */
+    bool augment;
+    int64_t dim[3];
     weir_array input[WEIR_PARTS], label[WEIR_PARTS];
     weir_standard standard;
     char *bytes[2 * WEIR_PARTS]; /* of the four files, ours to free */
     int files;
 } idx;
 
-/* ---- finding the files ---- */
-
-/* Names are "train-images" and what follows a - or a dot: "train-images-idx3-ubyte.gz". */
-static bool fits(const char *file, const char *name)
+static weir_err load(idx *s, const char *word, const char *wanted, weir_arena *a, weir_array *array)
 {
-    size_t n = strlen(name);
-
-    return !strncmp(file, name, n) && (file[n] == '-' || file[n] == '.');
-}
-
-/* Of a file and the same gzipped, the plain one; of two others nobody knows which is meant. */
-static weir_err choose(const char *dir, char *chosen, const char *file)
-{
-    size_t n = strlen(chosen), m = strlen(file);
-
-    if (!n || (n == m + 3 && !strncmp(chosen, file, m) && !strcmp(chosen + m, ".gz"))) {
-        snprintf(chosen, NAME_MAX + 1, "%s", file);
-        return WEIR_OK;
-    }
-    if (m == n + 3 && !strncmp(chosen, file, n) && !strcmp(file + n, ".gz"))
-        return WEIR_OK;
-    return weir_fail(WEIR_INVALID, "%s: both %s and %s are there, one of them was expected", dir, chosen, file);
-}
-
-/* The path of the one file with one of the two names; the second may be NULL. */
-static weir_err find_file(const char *dir, const char *name, const char *other, weir_arena *a, const char **path)
-{
-    char chosen[NAME_MAX + 1] = "", text[PATH_MAX];
-    weir_err err = WEIR_OK;
-    DIR *d = opendir(dir);
-
-    if (!d)
-        return weir_fail(WEIR_INVALID, "%s: no directory with data could be opened: %s", dir, strerror(errno));
-    for (struct dirent *e; !err && (e = readdir(d));)
-        if (fits(e->d_name, name) || (other && fits(e->d_name, other)))
-            err = choose(dir, chosen, e->d_name);
-    closedir(d);
-    WEIR_TRY(err);
-    if (!chosen[0])
-        return weir_fail(WEIR_INVALID, "%s: there is no %s-*%s%s%s, plain or .gz", dir, name, other ? " or " : "", other ? other : "",
-                         other ? "-*" : "");
-    if (snprintf(text, sizeof text, "%s/%s", dir, chosen) >= (int)sizeof text)
-        return weir_fail(WEIR_INVALID, "%s: the path is too long", dir);
-    return (*path = weir_copy_text(a, text)) ? WEIR_OK : weir_fail_nomem(strlen(text));
-}
-
-static weir_err load(idx *s, const char *name, const char *other, weir_arena *a, weir_array *array)
-{
-    size_t memory = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE), n; /* values are kept in memory: no more than that */
     const char *path;
     char *bytes;
+    size_t n;
 
-    WEIR_TRY(find_file(s->dir, name, other, a, &path));
-    WEIR_TRY(weir_file_read(path, memory, &bytes, &n));
+    WEIR_TRY(weir_files_one(s->dir, weir_files_begin, word, wanted, a, &path));
+    WEIR_TRY(weir_files_read(path, &bytes, &n));
     s->bytes[s->files++] = bytes;
     return weir_array_parse(path, bytes, n, array);
 }
@@ -111,43 +67,47 @@ static weir_err check_same(const weir_array *train, const weir_array *test)
     return WEIR_OK;
 }
 
-static void tell_facts(const idx *s, int64_t classes, weir_data_facts *facts)
+static weir_err tell_facts(idx *s, int64_t classes, weir_data_facts *facts)
 {
     const weir_array *in = &s->input[WEIR_TRAIN];
 
+    if (s->augment && in->dims == 2)
+        return weir_fail(WEIR_MISFIT, "data idx: augment=yes needs pictures; the samples of %s have one dimension", in->name);
     *facts = (weir_data_facts){.target = WEIR_CLASSES, .classes = classes, .dims = in->dims == 2 ? 1 : 3, .dim = {1, 1, 1, 1}};
     for (int i = 1; i < in->dims; i++)
         facts->dim[facts->dims - in->dims + i] = (int64_t)in->dim[i];
+    memcpy(s->dim, facts->dim, sizeof s->dim);
     for (int part = 0; part < WEIR_PARTS; part++) {
         uint64_t n = s->input[part].dim[0], limit = (uint64_t)s->limit[part];
         facts->count[part] = limit && limit < n ? limit : n;
     }
+    return WEIR_OK;
 }
 
 /* ---- the verbs ---- */
 
 /* The limits shorten the parts but change no sample: classes, mean and deviation are those of the whole files. */
-static weir_err open_idx(void *self, weir_arena *a, weir_data_facts *facts)
+static weir_err open_idx(void *self, const weir_data_need *need, weir_arena *a, weir_data_facts *facts)
 {
     idx *s = self;
-    int64_t classes = 0;
+    int64_t classes = s->classes;
 
+    (void)need;
     if (!s->dir || !s->dir[0])
         return weir_fail(WEIR_USAGE, "data idx: a directory was expected, as in idx:DIR");
-    WEIR_TRY(load(s, "train-images", NULL, a, &s->input[WEIR_TRAIN]));
-    WEIR_TRY(load(s, "train-labels", NULL, a, &s->label[WEIR_TRAIN]));
-    WEIR_TRY(load(s, "t10k-images", "test-images", a, &s->input[WEIR_TEST]));
-    WEIR_TRY(load(s, "t10k-labels", "test-labels", a, &s->label[WEIR_TEST]));
+    WEIR_TRY(load(s, "train-images", "train-images-*", a, &s->input[WEIR_TRAIN]));
+    WEIR_TRY(load(s, "train-labels", "train-labels-*", a, &s->label[WEIR_TRAIN]));
+    WEIR_TRY(load(s, "t10k-images|test-images", "t10k-images-* or test-images-*", a, &s->input[WEIR_TEST]));
+    WEIR_TRY(load(s, "t10k-labels|test-labels", "t10k-labels-* or test-labels-*", a, &s->label[WEIR_TEST]));
     for (int part = 0; part < WEIR_PARTS; part++) {
         WEIR_TRY(check_input(&s->input[part]));
         WEIR_TRY(weir_array_labels(&s->input[part], &s->label[part], &classes));
     }
     WEIR_TRY(check_same(&s->input[WEIR_TRAIN], &s->input[WEIR_TEST]));
-    weir_standard_fit(&s->standard, &s->input[WEIR_TRAIN]);
+    weir_standard_fit(&s->standard, &s->input[WEIR_TRAIN], 0, 1);
     for (int part = 0; part < WEIR_PARTS; part++)
-        WEIR_TRY(weir_standard_check(&s->standard, &s->input[part]));
-    tell_facts(s, classes, facts);
-    return WEIR_OK;
+        WEIR_TRY(weir_standard_check(&s->standard, &s->input[part], 0, 1));
+    return tell_facts(s, classes, facts);
 }
 
 static weir_err get(const void *self, const weir_pick *pick, weir_batch *batch)
@@ -156,7 +116,10 @@ static weir_err get(const void *self, const weir_pick *pick, weir_batch *batch)
     const weir_array *in = &s->input[pick->part];
 
     for (int i = 0; i < pick->n; i++) {
-        weir_standard_sample(&s->standard, in, pick->index[i], batch->x + (size_t)i * in->width);
+        float *x = batch->x + (size_t)i * in->width;
+        weir_standard_sample(&s->standard, in, pick->index[i], x);
+        if (s->augment && pick->part == WEIR_TRAIN)
+            weir_augment(x, s->dim, pick, i);
         batch->label[i] = weir_array_int(&s->label[pick->part], pick->index[i]);
     }
     batch->n = pick->n;
@@ -173,6 +136,8 @@ static void close_idx(void *self)
 
 static const weir_opt options[] = {
     {"dir", WEIR_OPT_TEXT, offsetof(idx, dir), NULL, "where the files are", .bare = true},
+    {"augment", WEIR_OPT_BOOL, offsetof(idx, augment), "no", .help = "crop and flip training pictures at random"},
+    {"classes", WEIR_OPT_INT, offsetof(idx, classes), "0", "how many; 0: as the training labels show", .min = 0, .max = 1000001},
     {"limit", WEIR_OPT_INT, offsetof(idx, limit[WEIR_TRAIN]), "0", "training samples used; 0: all", .min = 0, .max = 1e18},
     {"test_limit", WEIR_OPT_INT, offsetof(idx, limit[WEIR_TEST]), "0", "test samples used; 0: all", .min = 0, .max = 1e18},
     {0},

@@ -1,2 +1,7 @@
 X(idx)
+X(cifar10)
+X(frames)
+X(csv)
+X(text)
+X(tokens)
 X(synth)

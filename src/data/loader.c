@@ -74,9 +74,11 @@ weir_err weir_loader_open(weir_rt *rt, const weir_data_use *data, const weir_pla
     weir_err err;
 
     WEIR_TRY(weir_plan_check(plan));
-    if (plan->count > data->facts.count[WEIR_TRAIN] || ahead < 1 || ahead > 1024)
-        return weir_fail(WEIR_FAILED, "a loader of %llu samples, %d batches ahead, does not fit data of %llu",
-                         (unsigned long long)plan->count, ahead, (unsigned long long)data->facts.count[WEIR_TRAIN]);
+    if (plan->count > data->facts.count[WEIR_TRAIN] || plan->streams != (uint64_t)data->facts.streams[WEIR_TRAIN] || ahead < 1 ||
+        ahead > 1024)
+        return weir_fail(WEIR_FAILED, "a loader of %llu samples in %llu streams, %d batches ahead, does not fit data of %llu in %lld",
+                         (unsigned long long)plan->count, (unsigned long long)plan->streams, ahead,
+                         (unsigned long long)data->facts.count[WEIR_TRAIN], (long long)data->facts.streams[WEIR_TRAIN]);
     if (!(l = calloc(1, sizeof *l)))
         return weir_fail_nomem(sizeof *l);
     *l = (weir_loader){.data = data, .plan = *plan, .from = from, .arena = weir_arena_new()};

@@ -1,7 +1,7 @@
 /* loader.h - the batches of a run, in order, prepared ahead by a task of their own.
  *
  * The samples of step s are a pure function of (seed, s): epoch e = s / steps an epoch, places [k B, min((k+1) B, N)) of that epoch's
- * shuffle. Rank r of p takes piece r of p of them (pieces differ by at most one sample and may be empty), cut again into micro-batches. */
+ * shuffle; or, of data in streams, window k of every stream, in order. Rank r of p takes piece r of p of them (pieces differ by at most one sample and may be empty), cut again into micro-batches. */
 #ifndef WEIR_DATA_LOADER_H
 #define WEIR_DATA_LOADER_H
 #include "core/task.h"
@@ -10,6 +10,7 @@
 typedef struct weir_plan {
     uint64_t seed, count;  /* samples of the training part */
     uint64_t batch;        /* over all workers */
+    uint64_t streams;      /* of the training part: as many as the batch, or 0 where samples stand alone */
     int rank, size, micro; /* micro-batches a step */
 } weir_plan;
 weir_err weir_plan_check(const weir_plan *);                             /* the others take only what this lets through */

@@ -14,6 +14,9 @@ weir_err weir_plan_check(const weir_plan *p)
     if (!p->count || !p->batch || p->size < 1 || p->rank < 0 || p->rank >= p->size || p->micro < 1)
         return weir_fail(WEIR_FAILED, "a plan of %llu samples, batch %llu, rank %d of %d, %d micro-batches means nothing",
                          (unsigned long long)p->count, (unsigned long long)p->batch, p->rank, p->size, p->micro);
+    if (p->streams && (p->streams != p->batch || p->count % p->streams))
+        return weir_fail(WEIR_FAILED, "a plan of %llu samples in %llu streams for a batch of %llu means nothing",
+                         (unsigned long long)p->count, (unsigned long long)p->streams, (unsigned long long)p->batch);
     if (p->batch > INT32_MAX)
         return weir_fail(WEIR_USAGE, "batch %llu: at most %d was expected", (unsigned long long)p->batch, INT32_MAX);
     return WEIR_OK;
@@ -50,7 +53,10 @@ int weir_plan_room(const weir_plan *p)
     return n;
 }
 
+/* A stream is as long as an epoch has steps, and each of its windows waits for its step. */
 uint64_t weir_plan_index(const weir_plan *p, uint64_t step, uint64_t place)
 {
+    if (p->streams)
+        return place * weir_plan_epoch_steps(p) + step % weir_plan_epoch_steps(p);
     return weir_rng_shuffle(p->seed, step / weir_plan_epoch_steps(p), p->count, step_first(p, step) + place);
 }

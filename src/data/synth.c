@@ -37,13 +37,13 @@ static weir_err parse_shape(synth *s, weir_data_facts *facts)
                      s->shape);
 }
 
-static weir_err open_synth(void *self, weir_arena *a, weir_data_facts *facts)
+static weir_err open_synth(void *self, const weir_data_need *need, weir_arena *a, weir_data_facts *facts)
 {
     synth *s = self;
     weir_data_facts made = {.target = WEIR_CLASSES, .classes = s->classes};
     double deviation = sqrt(1 + s->noise * s->noise); /* of the whole: inputs have deviation 1 */
 
-    (void)a;
+    (void)need, (void)a;
     WEIR_TRY(parse_shape(s, &made));
     s->signal_scale = (float)(1 / (deviation * sqrt(BYTE_VARIANCE)));
     s->noise_scale = (float)(s->noise / (deviation * sqrt(4 * BYTE_VARIANCE)));

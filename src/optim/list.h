@@ -1,1 +1,4 @@
 X(sgd)
+X(adagrad)
+X(adam)
+X(adamw)

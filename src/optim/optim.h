@@ -18,6 +18,11 @@ typedef struct weir_optim {
     double (*momentum)(const void *self); /* the factor, for those who correct it before a codec. NULL: 0 */
 } weir_optim;
 
+/* Lists a vector of the optimiser's, as long as the bucket and in its order, as fields TENSOR.what. */
+weir_err weir_optim_keep(const weir_bucket *, const char *what, float *x, weir_io *);
+/* x^n by squaring: pow() may differ in its last bit between machines. */
+double weir_power(double x, uint64_t n);
+
 #define X(name) extern const weir_optim weir_optim_##name;
 #include "optim/list.h"
 #undef X

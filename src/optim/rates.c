@@ -1,4 +1,5 @@
 /* rates.c - the schedules: constant, step, cosine, linear. Ends are exact: the first step has `rate`, the end `floor`. */
+#include "optim/optim.h"
 #include "optim/rate.h"
 
 /* ---- constant ---- */
@@ -33,23 +34,12 @@ static weir_err stairs_init(void *self, uint64_t epoch_steps)
     return s->steps ? WEIR_OK : weir_fail(WEIR_USAGE, "lr step: every=%s: at least one step was expected", s->every);
 }
 
-/* By squaring: pow() may differ in its last bit between machines. */
-static double power(double x, uint64_t n)
-{
-    double y = 1;
-
-    for (; n; n >>= 1, x *= x)
-        if (n & 1)
-            y *= x;
-    return y;
-}
-
 static double stairs_at(const void *self, uint64_t step, uint64_t span)
 {
     const stairs *s = self;
 
     (void)span;
-    return s->base.rate * power(s->factor, step / s->steps);
+    return s->base.rate * weir_power(s->factor, step / s->steps);
 }
 
 static const weir_opt stairs_options[] = {

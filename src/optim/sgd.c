@@ -37,20 +37,11 @@ static void step(void *self, const weir_bucket *b, uint64_t number, double rate,
     }
 }
 
-/* Each view is saved as its place in the whole tensor, so that it does not matter how tensors are cut into buckets. */
 static weir_err state(void *self, const weir_bucket *b, weir_io *io)
 {
     const sgd *s = self;
 
-    for (const weir_view *v = b->view; s->v && v < b->view + b->views; v++) {
-        const weir_tensor *t = v->tensor;
-        size_t mark = weir_io_in(io, t->name);
-        weir_err err = weir_io_range(io, "momentum", s->v + v->at, b->at + v->at - t->at, v->rows * v->cols, t->n,
-                                     WEIR_KEEP_SAME);
-        weir_io_out(io, mark);
-        WEIR_TRY(err);
-    }
-    return WEIR_OK;
+    return s->v ? weir_optim_keep(b, "momentum", s->v, io) : WEIR_OK;
 }
 
 static double momentum(const void *self) { return ((const sgd *)self)->momentum; }

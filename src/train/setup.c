@@ -20,9 +20,9 @@ static weir_err open_data(weir_trainer *t)
 {
     const weir_settings *s = t->set;
 
-    WEIR_TRY(weir_data_open(s->data, t->arena, &t->data));
+    WEIR_TRY(weir_data_open(s->data, &(weir_data_need){.batch = s->batch}, t->arena, &t->data));
     t->plan = (weir_plan){.seed = (uint64_t)s->seed, .count = t->data.facts.count[WEIR_TRAIN], .batch = (uint64_t)s->batch,
-                          .rank = weir_net_rank(t->net), .size = weir_net_size(t->net), .micro = (int)s->accumulate};
+                          .streams = (uint64_t)t->data.facts.streams[WEIR_TRAIN], .rank = weir_net_rank(t->net), .size = weir_net_size(t->net), .micro = (int)s->accumulate};
     t->epoch_steps = weir_plan_epoch_steps(&t->plan);
     t->steps = s->steps ? (uint64_t)s->steps : (uint64_t)s->epochs * t->epoch_steps;
     return weir_rate_open(s->lr, t->steps, t->epoch_steps, t->arena, &t->rate);

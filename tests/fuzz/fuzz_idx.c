@@ -1,15 +1,8 @@
 /* fuzz_idx.c - any bytes as a pair of IDX arrays: two bytes say where the samples end and the labels begin. What is let through must be
  * usable: every label below the classes, every standardised value finite. */
 #include "data/standard.h"
+#include "fuzz.h"
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
-static void check(bool holds)
-{
-    if (!holds)
-        abort();
-}
 
 static void use_all(const weir_array *in, const weir_array *label, int64_t classes)
 {
@@ -17,8 +10,8 @@ static void use_all(const weir_array *in, const weir_array *label, int64_t class
     float *x = malloc(in->width * sizeof *x);
 
     check(x);
-    weir_standard_fit(&standard, in);
-    for (uint64_t i = 0; !weir_standard_check(&standard, in) && i < in->dim[0]; i++) {
+    weir_standard_fit(&standard, in, 0, 1);
+    for (uint64_t i = 0; !weir_standard_check(&standard, in, 0, 1) && i < in->dim[0]; i++) {
         int32_t class = weir_array_int(label, i);
         weir_standard_sample(&standard, in, i, x);
         check(class >= 0 && class < classes);
@@ -28,27 +21,18 @@ static void use_all(const weir_array *in, const weir_array *label, int64_t class
     free(x);
 }
 
-/* A copy of just the right size, so that one byte too far is seen. */
-static void *copy(const uint8_t *from, size_t n)
-{
-    void *to = malloc(n ? n : 1);
-
-    check(to);
-    return memcpy(to, from, n);
-}
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
-    size_t cut = n < 2 ? 0 : (size_t)data[0] << 8 | data[1];
+    size_t cut;
     void *first, *second;
     weir_array in, label;
     int64_t classes = 0;
 
-    if (n < 2 || cut > n - 2)
+    if (!take(&data, &n, &cut) || cut > n)
         return 0;
-    first = copy(data + 2, cut);
-    second = copy(data + 2 + cut, n - 2 - cut);
-    if (!weir_array_parse("samples", first, cut, &in) && !weir_array_parse("labels", second, n - 2 - cut, &label) &&
+    first = copy(data, cut);
+    second = copy(data + cut, n - cut);
+    if (!weir_array_parse("samples", first, cut, &in) && !weir_array_parse("labels", second, n - cut, &label) &&
         !weir_array_labels(&in, &label, &classes))
         use_all(&in, &label, classes);
     free(first);

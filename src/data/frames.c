@@ -1,0 +1,139 @@
+/* frames.c - speech: each frame with those around it, and the state it is in. DIR/train-frames-*, train-frame-labels-*, train-utts-*
+ * and test-*, in IDX, each plain or gzipped. Where the window reaches over an utterance's end its last frame is repeated; it never
+ * shows the next one. Each feature is standardised by itself. */
+#include "data/data.h"
+#include "data/files.h"
+#include "data/standard.h"
+#include "data/utterances.h"
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { FILES = 3 };
+
+typedef struct frames {
+    const char *dir;
+    int64_t window, classes, limit[WEIR_PARTS];
+    weir_array frame[WEIR_PARTS], label[WEIR_PARTS], utt[WEIR_PARTS];
+    weir_standard *feature; /* one each */
+    char *bytes[FILES * WEIR_PARTS]; /* of the files, ours to free */
+    int files;
+} frames;
+
+static weir_err load(frames *s, const char *word, weir_arena *a, weir_array *array)
+{
+    const char *path;
+    char *bytes, wanted[64];
+    size_t n;
+
+    snprintf(wanted, sizeof wanted, "%s-*", word);
+    WEIR_TRY(weir_files_one(s->dir, weir_files_begin, word, wanted, a, &path));
+    WEIR_TRY(weir_files_read(path, &bytes, &n));
+    s->bytes[s->files++] = bytes;
+    return weir_array_parse(path, bytes, n, array);
+}
+
+static weir_err load_part(frames *s, int part, const char *const name[FILES], weir_arena *a, int64_t *classes)
+{
+    WEIR_TRY(load(s, name[0], a, &s->frame[part]));
+    WEIR_TRY(load(s, name[1], a, &s->label[part]));
+    WEIR_TRY(load(s, name[2], a, &s->utt[part]));
+    WEIR_TRY(weir_utterances_check(&s->frame[part], &s->utt[part]));
+    return weir_array_labels(&s->frame[part], &s->label[part], classes);
+}
+
+static weir_err fit(frames *s, weir_arena *a)
+{
+    const weir_array *train = &s->frame[WEIR_TRAIN], *test = &s->frame[WEIR_TEST];
+
+    if (train->width != test->width || train->type != test->type)
+        return weir_fail(WEIR_INVALID, "%s: frames of %llu values of type %02x were found; %llu of type %02x were expected, as in %s",
+                         test->name, (unsigned long long)test->width, test->type, (unsigned long long)train->width, train->type,
+                         train->name);
+    if (!(s->feature = WEIR_NEW(a, weir_standard, train->width)))
+        return weir_fail_nomem(train->width * sizeof *s->feature);
+    for (uint64_t f = 0; f < train->width; f++) {
+        weir_standard_fit(&s->feature[f], train, f, train->width);
+        WEIR_TRY(weir_standard_check(&s->feature[f], train, f, train->width));
+        WEIR_TRY(weir_standard_check(&s->feature[f], test, f, train->width));
+    }
+    return WEIR_OK;
+}
+
+/* The limits shorten the parts but change no sample. */
+static weir_err open_frames(void *self, const weir_data_need *need, weir_arena *a, weir_data_facts *facts)
+{
+    static const char *const name[WEIR_PARTS][FILES] = {{"train-frames", "train-frame-labels", "train-utts"},
+                                                        {"test-frames", "test-frame-labels", "test-utts"}};
+    frames *s = self;
+    int64_t classes = s->classes;
+    weir_data_facts made = {.target = WEIR_CLASSES, .dims = 1, .dim = {1, 1, 1, 1}};
+
+    (void)need;
+    if (!s->dir || !s->dir[0])
+        return weir_fail(WEIR_USAGE, "data frames: a directory was expected, as in frames:DIR");
+    if (s->window % 2 == 0)
+        return weir_fail(WEIR_USAGE, "data frames: window=%lld: an odd number was expected, as many frames before as behind",
+                         (long long)s->window);
+    for (int part = 0; part < WEIR_PARTS; part++) {
+        uint64_t limit = (uint64_t)s->limit[part];
+        WEIR_TRY(load_part(s, part, name[part], a, &classes));
+        made.count[part] = limit && limit < s->frame[part].dim[0] ? limit : s->frame[part].dim[0];
+    }
+    WEIR_TRY(fit(s, a));
+    made.classes = classes;
+    made.dim[0] = s->window * (int64_t)s->frame[WEIR_TRAIN].width;
+    *facts = made;
+    return WEIR_OK;
+}
+
+static void make_window(const frames *s, int part, uint64_t at, float *x)
+{
+    const weir_array *in = &s->frame[part];
+    int64_t half = s->window / 2;
+    uint64_t first, last;
+
+    weir_utterances_span(&s->utt[part], at, &first, &last);
+    for (int64_t w = -half; w <= half; w++) {
+        int64_t frame = (int64_t)at + w;
+        frame = frame < (int64_t)first ? (int64_t)first : frame > (int64_t)last ? (int64_t)last : frame;
+        for (uint64_t f = 0; f < in->width; f++)
+            *x++ = weir_standard_value(&s->feature[f], in, (uint64_t)frame * in->width + f);
+    }
+}
+
+static weir_err get(const void *self, const weir_pick *pick, weir_batch *batch)
+{
+    const frames *s = self;
+    uint64_t width = (uint64_t)s->window * s->frame[pick->part].width;
+
+    for (int i = 0; i < pick->n; i++) {
+        make_window(s, pick->part, pick->index[i], batch->x + (uint64_t)i * width);
+        batch->label[i] = weir_array_int(&s->label[pick->part], pick->index[i]);
+    }
+    batch->n = pick->n;
+    return WEIR_OK;
+}
+
+static void close_frames(void *self)
+{
+    frames *s = self;
+
+    while (s->files > 0)
+        free(s->bytes[--s->files]);
+}
+
+static const weir_opt options[] = {
+    {"dir", WEIR_OPT_TEXT, offsetof(frames, dir), NULL, "where the files are", .bare = true},
+    {"window", WEIR_OPT_INT, offsetof(frames, window), "11", "frames seen at once, an odd number", .min = 1, .max = 10001},
+    {"classes", WEIR_OPT_INT, offsetof(frames, classes), "0", "how many; 0: as the training labels show", .min = 0, .max = 1000001},
+    {"limit", WEIR_OPT_INT, offsetof(frames, limit[WEIR_TRAIN]), "0", "training samples used; 0: all", .min = 0, .max = 1e18},
+    {"test_limit", WEIR_OPT_INT, offsetof(frames, limit[WEIR_TEST]), "0", "test samples used; 0: all", .min = 0, .max = 1e18},
+    {0},
+};
+
+const weir_data weir_data_frames = {
+    .plug = {"frames", "speech frames with a window of their neighbours", sizeof(frames), options},
+    .open = open_frames,
+    .get = get,
+    .close = close_frames,
+};
