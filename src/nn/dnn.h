@@ -41,6 +41,7 @@ typedef struct weir_mem {
     struct weir_mem *same; /* lies where that one does */
     /* Changes only when weir_model_refresh says so (parameters): copies in other layouts are kept and remade when stale. */
     bool slow;
+    unsigned version; /* of a parameter: a copy made at another one is stale */
     struct weir_copy *copies;
     struct weir_tie *ties; /* the arguments of ops that read or write it */
     struct weir_mem *next;

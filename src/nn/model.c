@@ -145,7 +145,10 @@ static void init_tensor(float *x, const weir_tensor *t, const weir_weights *w, u
     weir_rng rng = weir_rng_at(seed, WEIR_RNG_INIT, weir_hash(t->name, strlen(t->name), 0), 0);
 
     for (size_t i = 0; i < t->n; i++)
-        x[i] = w->bound > 0 ? (2 * weir_rng_unit(&rng) - 1) * w->bound : w->fill;
+        if (w->deviation > 0)
+            x[i] = weir_rng_normal(&rng) * w->deviation;
+        else
+            x[i] = w->bound > 0 ? (2 * weir_rng_unit(&rng) - 1) * w->bound : w->fill;
 }
 
 void weir_model_init(weir_model *m, uint64_t seed)
@@ -239,6 +242,14 @@ static weir_err run_forward(weir_model *m, weir_plan *p)
     return WEIR_OK;
 }
 
+/* What the data brings, as the input's and the loss's kinds have it. */
+static const void *find_input(const weir_model *m, const weir_model_batch *b)
+{
+    bool scored = m->graph->input.kind == WEIR_SCORE_VALUES ? b->value != NULL : b->label != NULL;
+
+    return !scored ? NULL : m->graph->input.tokens ? (const void *)b->token : b->x;
+}
+
 weir_err weir_model_forward(weir_model *m, const weir_model_batch *batch, const weir_pass *pass, weir_score *score)
 {
     const weir_score *got = &m->engine.run.score;
@@ -246,12 +257,12 @@ weir_err weir_model_forward(weir_model *m, const weir_model_batch *batch, const 
 
     m->last = NULL;
     m->empty = batch->n == 0;
-    if (!m->param || (!m->empty && (!batch->x || !batch->label)))
+    if (!m->param || (!m->empty && !find_input(m, batch)))
         return weir_fail(WEIR_FAILED, "model %s: forward without parameters, inputs or labels", m->name);
     WEIR_TRY(weir_model_prepare(m, batch->n));
     m->engine.run = (weir_run){.batch = *batch, .pass = *pass, .sum = m->sum, .sum_arg = m->sum_arg};
     if ((p = find_plan(m, batch->n)))
-        weir_mem_point(p->input.data, (void *)(uintptr_t)batch->x);
+        weir_mem_point(p->input.data, (void *)(uintptr_t)find_input(m, batch));
     if (pass->training)
         begin_still(m, pass);
     WEIR_TRY(run_forward(m, p));
@@ -315,6 +326,17 @@ float *weir_model_still(const weir_model *m, size_t *n)
     return m->still;
 }
 
+weir_err weir_model_streams(weir_model *m, uint64_t first, uint64_t count, uint64_t total)
+{
+    if (first > total || count > total - first)
+        return weir_fail(WEIR_FAILED, "streams %llu and %llu more of %llu", (unsigned long long)first, (unsigned long long)count,
+                         (unsigned long long)total);
+    for (int i = 0; i < m->graph->nodes; i++)
+        if (m->graph->node[i].layer->streams)
+            WEIR_TRY(m->graph->node[i].layer->streams(m->graph->node[i].self, m->engine.arena, first, count, total));
+    return WEIR_OK;
+}
+
 void weir_model_commit(weir_model *m)
 {
     if (m->changed)
@@ -367,7 +389,7 @@ const char *weir_model_blame(weir_model *m)
     m->last = NULL;
     m->engine.run.score = (weir_score){0};
     m->engine.run.sum = NULL; /* nobody else is there */
-    if (!all_finite(p->input.data))
+    if (!m->graph->input.tokens && !all_finite(p->input.data))
         return "input";
     for (int i = 0; i < m->graph->nodes; i++)
         if (!stage_is_finite(m, &p->stage[i]))

@@ -52,9 +52,11 @@ void weir_engine_close(weir_engine *e)
 
 void weir_engine_refresh(weir_engine *e)
 {
-    for (int i = 0; i < e->graph->tensors; i++)
+    for (int i = 0; i < e->graph->tensors; i++) {
+        e->param[i].data->version++;
         for (weir_copy *c = e->param[i].data->copies; c; c = c->next)
             c->stale = true;
+    }
 }
 
 /* ---- the plan ---- */
