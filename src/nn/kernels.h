@@ -50,8 +50,8 @@ typedef struct weir_kernels {
     float (*most)(const float *x, int64_t n);
     /* sum of exp(scale * (x - most)) */
     double (*exp_sum)(const float *x, int64_t n, float scale, float most);
-    /* y = exp(scale * (x - most)) * times; y may be x */
-    void (*exp_to)(float *y, const float *x, int64_t n, float scale, float most, float times);
+    /* y = exp(scale * (x - most)) * times, and their sum; y may be x */
+    double (*exp_to)(float *y, const float *x, int64_t n, float scale, float most, float times);
     /* y = p * (y - d) * scale, where d = p . y: softmax undone */
     void (*softmax_back)(float *y, const float *p, int64_t n, float scale);
     void (*lstm)(const weir_lstm_cells *);

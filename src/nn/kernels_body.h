@@ -153,11 +153,19 @@ static double exp_sum(const float *x, int64_t n, float scale, float top)
     return sum;
 }
 
-static void exp_to(float *y, const float *x, int64_t n, float scale, float top, float times)
+static double exp_to(float *y, const float *x, int64_t n, float scale, float top, float times)
 {
-#pragma omp simd
-    for (int64_t i = 0; i < n; i++)
-        y[i] = exp_of(scale * (x[i] - top)) * times;
+    double sum = 0;
+
+    for (int64_t at = 0; at < n; at += 512) {
+        int64_t end = n < at + 512 ? n : at + 512;
+        float part = 0;
+#pragma omp simd reduction(+ : part)
+        for (int64_t i = at; i < end; i++)
+            part += y[i] = exp_of(scale * (x[i] - top)) * times;
+        sum += part;
+    }
+    return sum;
 }
 
 static void softmax_back(float *restrict y, const float *restrict p, int64_t n, float scale)
