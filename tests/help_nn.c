@@ -37,6 +37,13 @@ void hash_labels(int32_t *label, int n, uint32_t stream, int classes)
         label[i] = (int32_t)(hash_bits(stream, (uint32_t)i) % (uint32_t)classes);
 }
 
+/* What scales a norm: 1 + x / 4. */
+static void around_one(float *x, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        x[i] = 1 + x[i] / 4;
+}
+
 void hash_weights(const weir_graph *g, float *param)
 {
     uint32_t stream = HASH_WEIGHT;
@@ -49,6 +56,8 @@ void hash_weights(const weir_graph *g, float *param)
         for (int k = 0; k < node->weights; k++) {
             const weir_tensor *t = &g->tensor[node->tensor[k]];
             hash_fill(param + t->at, t->n, stream++, sqrtf((float)fan));
+            if (!k && t->dims == 1)
+                around_one(param + t->at, t->n);
         }
     }
 }

@@ -37,7 +37,13 @@ static int each_case(void (*each)(const one_case *, void *), void *arg)
     return count;
 }
 
-static bool alone(const one_case *c) { return !strchr(c->layers, ';'); }
+/* The kind of the only layer, a mark before it not counted; NULL: there are more. */
+static const char *alone(const one_case *c)
+{
+    const char *kind = !strncmp(c->layers, "mark; ", 6) ? c->layers + 6 : c->layers;
+
+    return strchr(kind, ';') ? NULL : kind;
+}
 
 /* ---- PyTorch ---- */
 
@@ -177,9 +183,9 @@ static void mark_kind(const one_case *c, void *arg)
 {
     bool *seen = arg;
 
-    for (int i = 0; weir_layers[i]; i++) {
+    for (int i = 0; alone(c) && weir_layers[i]; i++) {
         size_t len = strlen(weir_layers[i]->name);
-        seen[i] |= alone(c) && !strncmp(c->layers, weir_layers[i]->name, len) && strchr(" ", c->layers[len]);
+        seen[i] |= !strncmp(alone(c), weir_layers[i]->name, len) && strchr(" ", alone(c)[len]);
     }
 }
 

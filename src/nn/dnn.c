@@ -6,6 +6,7 @@
 
 static const int arg_number[WEIR_ARGS] = {
     [WEIR_ARG_SRC] = DNNL_ARG_SRC,
+    [WEIR_ARG_OTHER] = DNNL_ARG_SRC_1,
     [WEIR_ARG_WEIGHTS] = DNNL_ARG_WEIGHTS,
     [WEIR_ARG_BIAS] = DNNL_ARG_BIAS,
     [WEIR_ARG_DST] = DNNL_ARG_DST,
@@ -17,9 +18,9 @@ static const int arg_number[WEIR_ARGS] = {
     [WEIR_ARG_SCRATCH] = DNNL_ARG_SCRATCHPAD,
 };
 
-static const char *const arg_name[WEIR_ARGS] = {"input",          "weights",         "bias",          "output",
-                                                "input gradient", "weight gradient", "bias gradient", "output gradient",
-                                                "workspace",      "scratch memory"};
+static const char *const arg_name[WEIR_ARGS] = {"input",           "second input",   "weights",         "bias",
+                                                "output",          "input gradient", "weight gradient", "bias gradient",
+                                                "output gradient", "workspace",      "scratch memory"};
 
 weir_err weir_dnn_fail(const char *what, dnnl_status_t status)
 {
@@ -113,6 +114,13 @@ weir_err weir_mem_new(weir_dnn *d, size_t bytes, weir_mem **out)
     m->first = m->last = -1;
     *out = m;
     return WEIR_OK;
+}
+
+weir_mem *weir_mem_root(weir_mem *m)
+{
+    while (m->same)
+        m = m->same;
+    return m;
 }
 
 void weir_mem_point(weir_mem *m, void *at)

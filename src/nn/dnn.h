@@ -37,19 +37,25 @@ typedef struct weir_mem {
     /* For who places it: the times of its first and last use, and where it was put. */
     int first, last;
     size_t offset;
+    bool placed;           /* by the plan: others are pointed somewhere by who made them */
+    struct weir_mem *same; /* lies where that one does */
     /* Changes only when weir_model_refresh says so (parameters): copies in other layouts are kept and remade when stale. */
     bool slow;
+    unsigned version; /* of a parameter: a copy made at another one is stale */
     struct weir_copy *copies;
     struct weir_tie *ties; /* the arguments of ops that read or write it */
     struct weir_mem *next;
 } weir_mem;
 weir_err weir_mem_new(weir_dnn *, size_t bytes, weir_mem **);
+/* The one whose place it has: itself, mostly. */
+weir_mem *weir_mem_root(weir_mem *);
 /* Moves it, and every op tied to it. Allocates nothing. */
 void weir_mem_point(weir_mem *, void *at);
 
 /* ---- ops ---- */
 typedef enum {
     WEIR_ARG_SRC,
+    WEIR_ARG_OTHER, /* the second input */
     WEIR_ARG_WEIGHTS,
     WEIR_ARG_BIAS,
     WEIR_ARG_DST,
@@ -102,6 +108,9 @@ weir_err weir_dnn_pool(weir_dnn *, weir_do, const weir_pool_desc *, const weir_o
 /* Forward SRC to DST, which may be one mem; backward reads DST (not SRC) and turns DIFF_DST into DIFF_SRC, which may be one too.
  */
 weir_err weir_dnn_relu(weir_dnn *, weir_do, const weir_layout *, const weir_op *forward, weir_op **);
+
+/* SRC + OTHER to DST, all in one layout; SRC and DST may be one mem. relu: on the sum. */
+weir_err weir_dnn_add(weir_dnn *, const weir_layout *, bool relu, weir_op **);
 
 /* SRC to DST in another layout. */
 weir_err weir_dnn_reorder(weir_dnn *, const weir_layout *from, const weir_layout *to, weir_op **);

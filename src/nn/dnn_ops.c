@@ -202,6 +202,16 @@ weir_err weir_dnn_relu(weir_dnn *d, weir_do which, const weir_layout *l, const w
     return finish(d, "relu, backward", &p, status, BIT_DIFF_SRC, op);
 }
 
+weir_err weir_dnn_add(weir_dnn *d, const weir_layout *l, bool relu, weir_op **op)
+{
+    parts p = {0};
+    dnnl_status_t status = make_attr(relu, &p.attr);
+
+    if (!status)
+        status = dnnl_binary_primitive_desc_create(&p.pd, d->engine, dnnl_binary_add, l->md, l->md, l->md, p.attr);
+    return finish(d, "add", &p, status, BIT_DST, op);
+}
+
 weir_err weir_dnn_reorder(weir_dnn *d, const weir_layout *from, const weir_layout *to, weir_op **op)
 {
     parts p = {0};

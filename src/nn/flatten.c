@@ -21,7 +21,8 @@ static weir_err bind_flatten(void *self, const weir_bind *b)
     (void)self;
     out->data = in->data;
     out->grad = in->grad;
-    out->yields = in->yields;
+    out->yields = out->yields && in->yields;
+    out->shared = true;
     return weir_layout_plain(b->dnn, &out->shape, &out->layout);
 }
 

@@ -27,6 +27,8 @@ static weir_err set_options(const weir_netfile *f, const weir_net_line *l, weir_
     for (int i = 0; i < l->options; i++) {
         const weir_net_option *w = &l->option[i];
         const weir_opt *o = find_option(p, w->key);
+        if (!strcmp(w->key, "from"))
+            continue;
         WEIR_TRY(weir_netfile_value(f, l, w, o && o->kind == WEIR_OPT_INT, value, sizeof value));
         if (weir_opt_set(p->options, p->name, w->key, value, arena, n->self))
             return weir_netfile_at(f, WEIR_INVALID, l->line, o ? w->value_col : w->col);
@@ -58,11 +60,70 @@ static weir_err make_self(const weir_netfile *f, const weir_net_line *l, weir_no
     n->line = l->line;
     n->col = l->col;
     n->ready = -1;
+    if (!strcmp(n->name, "input"))
+        return weir_fail(WEIR_INVALID, "%s:%d:%d: the name input is that of the data", f->path, l->line, l->col);
     if (!(n->self = weir_alloc(arena, plug->size)))
         return weir_fail_nomem(plug->size);
     WEIR_TRY(weir_opt_defaults(plug->options, plug->name, arena, n->self));
     WEIR_TRY(set_options(f, l, n, arena));
     return check_given(f, l, plug);
+}
+
+/* ---- inputs ---- */
+
+static weir_err find_named(const weir_graph *g, const weir_netfile *f, const weir_net_line *l, const weir_net_option *o, int *out)
+{
+    char name[256];
+
+    WEIR_TRY(weir_netfile_value(f, l, o, false, name, sizeof name));
+    if (!strcmp(name, "input"))
+        return *out = WEIR_INPUT, WEIR_OK;
+    for (int i = 0; i < g->nodes; i++)
+        if (!strcmp(g->node[i].name, name))
+            return *out = i, WEIR_OK;
+    return weir_fail(WEIR_INVALID, "%s:%d:%d: there is no layer %.96s above this line", f->path, l->line, o->value_col, name);
+}
+
+/* The line before, or what from= names; a layer that joins reads both. */
+static weir_err find_inputs(const weir_graph *g, const weir_netfile *f, const weir_net_line *l, weir_node *n)
+{
+    const weir_net_option *from = NULL;
+
+    n->from[0] = g->nodes - 1;
+    n->ins = 1 + n->layer->joins;
+    for (int i = 0; i < l->options; i++)
+        if (!strcmp(l->option[i].key, "from"))
+            from = &l->option[i];
+    if (!from && n->layer->joins)
+        return weir_fail(WEIR_INVALID, "%s:%d:%d: %s needs from=: the name of a layer above", f->path, l->line, l->col, l->kind);
+    if (!from)
+        return WEIR_OK;
+    WEIR_TRY(find_named(g, f, l, from, &n->from[n->ins - 1]));
+    if (n->ins == 2 && n->from[1] == n->from[0])
+        return weir_fail(WEIR_INVALID, "%s:%d:%d: %s is the line before: %s joins it with another", f->path, l->line,
+                         from->value_col, from->value, l->kind);
+    return WEIR_OK;
+}
+
+static void count_reader(weir_graph *g, int from, int reader)
+{
+    bool input = from == WEIR_INPUT;
+
+    *(input ? &g->readers : &g->node[from].readers) += 1;
+    *(input ? &g->last : &g->node[from].last) = reader;
+}
+
+/* Every output but the last must have a reader. */
+static weir_err count_readers(weir_graph *g, const weir_netfile *f)
+{
+    for (int i = 0; i < g->nodes; i++)
+        for (int k = 0; k < g->node[i].ins; k++)
+            count_reader(g, g->node[i].from[k], i);
+    for (int i = 0; i + 1 < g->nodes; i++)
+        if (!g->node[i].readers)
+            return weir_fail(WEIR_INVALID, "%s:%d:%d: nobody reads the output of %s", f->path, g->node[i].line, g->node[i].col,
+                             g->node[i].name);
+    return WEIR_OK;
 }
 
 /* ---- shapes ---- */
@@ -79,30 +140,67 @@ static weir_err check_shapes(const weir_node *n)
 {
     if (!shape_fits(&n->out, MAX_ACT))
         return weir_fail(WEIR_INVALID, "the output of %s is empty, or too large", n->name);
-    for (int i = 0; i < n->weights; i++)
+    for (int i = 0; i < n->weights + n->stills; i++)
         if (!shape_fits(&n->weight[i].shape, MAX_PARAMS))
             return weir_fail(WEIR_INVALID, "%s.%s is empty, or too large", n->name, n->weight[i].name);
     return WEIR_OK;
 }
 
-static weir_err shape_node(const weir_graph *g, weir_node *n)
+static weir_err check_tokens(const weir_graph *g, const weir_node *n)
 {
-    bool first = n == g->node;
+    bool first = n == g->node, reads = n->from[0] == WEIR_INPUT || (n->ins > 1 && n->from[1] == WEIR_INPUT);
 
-    if (!first && n[-1].layer->loss)
-        return weir_fail(WEIR_INVALID, "no layer can follow %s, which is a loss", n[-1].name);
-    if (g->input.tokens && first && !n->layer->tokens)
+    if (g->input.tokens && reads && !n->layer->tokens)
         return weir_fail(WEIR_MISFIT, "the data gives tokens, and %s reads numbers", n->layer->plug.name);
     if (n->layer->tokens && !(first && g->input.tokens))
         return weir_fail(WEIR_MISFIT, "%s reads tokens: only the first layer can, where the data gives them",
                          n->layer->plug.name);
-    if (first) {
-        n->in = (weir_shape){.dims = g->input.dims + 1, .dim = {1}};
-        memcpy(n->in.dim + 1, g->input.dim, (size_t)g->input.dims * sizeof *g->input.dim);
-    } else {
-        n->in = n[-1].out;
-    }
-    WEIR_TRY(n->layer->shape(n->self, &g->input, &n->in, &n->out, n->weight, &n->weights));
+    return WEIR_OK;
+}
+
+static weir_shape shape_of(const weir_graph *g, int from)
+{
+    weir_shape s = {.dims = g->input.dims + 1, .dim = {1}};
+
+    memcpy(s.dim + 1, g->input.dim, (size_t)g->input.dims * sizeof *g->input.dim);
+    return from == WEIR_INPUT ? s : g->node[from].out;
+}
+
+static void show_shape(const weir_shape *s, char *text, size_t room)
+{
+    size_t n = 0;
+
+    for (int i = 1; i < s->dims && n < room; i++)
+        n += (size_t)snprintf(text + n, room - n, "%s%lld", i > 1 ? " x " : "", (long long)s->dim[i]);
+}
+
+static weir_err check_second(const weir_graph *g, const weir_node *n)
+{
+    weir_shape second = shape_of(g, n->from[1]);
+    char a[100], b[100];
+
+    if (n->in.dims == second.dims && !memcmp(n->in.dim, second.dim, (size_t)second.dims * sizeof *second.dim))
+        return WEIR_OK;
+    show_shape(&n->in, a, sizeof a);
+    show_shape(&second, b, sizeof b);
+    return weir_fail(WEIR_INVALID, "%s joins two of a shape: the line before gives %s, %s gives %s", n->layer->plug.name, a,
+                     n->from[1] == WEIR_INPUT ? "the input" : g->node[n->from[1]].name, b);
+}
+
+static weir_err shape_node(const weir_graph *g, weir_node *n)
+{
+    int count = 0;
+
+    if (n > g->node && n[-1].layer->loss)
+        return weir_fail(WEIR_INVALID, "no layer can follow %s, which is a loss", n[-1].name);
+    WEIR_TRY(check_tokens(g, n));
+    n->in = shape_of(g, n->from[0]);
+    if (n->ins > 1)
+        WEIR_TRY(check_second(g, n));
+    WEIR_TRY(n->layer->shape(n->self, &g->input, &n->in, &n->out, n->weight, &count));
+    while (n->weights < count && !n->weight[n->weights].still)
+        n->weights++;
+    n->stills = count - n->weights;
     return check_shapes(n);
 }
 
@@ -110,23 +208,33 @@ static weir_err shape_node(const weir_graph *g, weir_node *n)
 
 static bool is_tail(const weir_weights *w) { return w->shape.dims < 2 || weir_shape_count(&w->shape, MAX_PARAMS) < SMALL_TENSOR; }
 
-static weir_err add_tensor(weir_graph *g, weir_node *n, int k, weir_arena *arena)
+static weir_err name_tensor(const weir_node *n, const weir_weights *w, size_t at, weir_arena *arena, weir_tensor *t)
 {
-    const weir_weights *w = &n->weight[k];
-    weir_tensor *t = &g->tensor[g->tensors];
     size_t room = strlen(n->name) + strlen(w->name) + 2;
     char *name = weir_alloc(arena, room);
 
     if (!name)
         return weir_fail_nomem(room);
     snprintf(name, room, "%s.%s", n->name, w->name);
-    *t = (weir_tensor){.name = name, .at = g->params, .dims = w->shape.dims, .decays = w->decays, .ready = n->ready};
+    *t = (weir_tensor){.name = name, .at = at, .dims = w->shape.dims, .decays = w->decays, .ready = n->ready};
     memcpy(t->dim, w->shape.dim, sizeof t->dim);
     t->n = (size_t)weir_shape_count(&w->shape, MAX_PARAMS);
-    if (t->n > (size_t)MAX_PARAMS - g->params)
+    return WEIR_OK;
+}
+
+/* Behind those that are there, in the vector of parameters or in that of stills. */
+static weir_err add_tensor(weir_graph *g, weir_node *n, int k, weir_arena *arena)
+{
+    bool still = k >= n->weights;
+    size_t *floats = still ? &g->still_floats : &g->params;
+    int *count = still ? &g->stills : &g->tensors;
+    weir_tensor *t = (still ? g->still : g->tensor) + *count;
+
+    WEIR_TRY(name_tensor(n, &n->weight[k], *floats, arena, t));
+    if (t->n > (size_t)MAX_PARAMS - *floats)
         return weir_fail(WEIR_INVALID, "%s: the model has too many parameters", g->path);
-    g->params += t->n;
-    n->tensor[k] = g->tensors++;
+    *floats += t->n;
+    n->tensor[k] = (*count)++;
     return WEIR_OK;
 }
 
@@ -135,7 +243,9 @@ static weir_err order_tensors(weir_graph *g, weir_arena *arena)
 {
     int ready = 0;
 
-    if (!(g->tensor = WEIR_NEW(arena, weir_tensor, (size_t)g->nodes * WEIR_LAYER_WEIGHTS)))
+    g->tensor = WEIR_NEW(arena, weir_tensor, (size_t)g->nodes * WEIR_LAYER_WEIGHTS);
+    g->still = WEIR_NEW(arena, weir_tensor, (size_t)g->nodes * WEIR_LAYER_WEIGHTS);
+    if (!g->tensor || !g->still)
         return weir_fail_nomem((size_t)g->nodes * WEIR_LAYER_WEIGHTS * sizeof *g->tensor);
     for (int i = g->nodes - 1; i >= 0; i--)
         if (g->node[i].weights)
@@ -145,6 +255,9 @@ static weir_err order_tensors(weir_graph *g, weir_arena *arena)
             for (int k = 0; k < g->node[i].weights; k++)
                 if (is_tail(&g->node[i].weight[k]) == tail)
                     WEIR_TRY(add_tensor(g, &g->node[i], k, arena));
+    for (int i = 0; i < g->nodes; i++)
+        for (int k = 0; k < g->node[i].stills; k++)
+            WEIR_TRY(add_tensor(g, &g->node[i], g->node[i].weights + k, arena));
     return WEIR_OK;
 }
 
@@ -170,6 +283,7 @@ static weir_err make_nodes(weir_graph *g, const weir_netfile *f, weir_arena *are
         const weir_net_line *l = &f->line[g->nodes];
         weir_err err;
         WEIR_TRY(make_self(f, l, &g->node[g->nodes], arena));
+        WEIR_TRY(find_inputs(g, f, l, &g->node[g->nodes]));
         if ((err = shape_node(g, &g->node[g->nodes])))
             return weir_netfile_at(f, err, l->line, l->col);
     }
@@ -193,6 +307,7 @@ weir_err weir_graph_read(const char *path, const char *text, size_t n, const cha
         return weir_fail(WEIR_INVALID, "%s: there is no layer in it", path);
     if (whole && !g->node[g->nodes - 1].layer->loss)
         return weir_fail(WEIR_INVALID, "%s: the last layer, %s, is no loss: softmax is one", path, g->node[g->nodes - 1].name);
+    WEIR_TRY(count_readers(g, f));
     WEIR_TRY(order_tensors(g, arena));
     *out = g;
     return WEIR_OK;

@@ -3,16 +3,19 @@
 #define WEIR_NN_GRAPH_H
 #include "nn/layer.h"
 
+enum { WEIR_INPUT = -1 };
 typedef struct weir_node {
     const weir_layer *layer;
     void *self;
     const char *name;
     int line, col;      /* where the model file has it */
+    int from[2], ins;   /* the nodes whose outputs it reads; WEIR_INPUT: the data */
+    int readers, last;  /* how many nodes read its output, and the last of them */
     weir_shape in, out; /* dim[0] is 1 */
-    int weights;
-    weir_weights weight[WEIR_LAYER_WEIGHTS];
-    int tensor[WEIR_LAYER_WEIGHTS]; /* which of the graph's tensors each is */
-    int ready;                      /* its number in the order of backward; -1: no weights */
+    int weights, stills;
+    weir_weights weight[WEIR_LAYER_WEIGHTS]; /* the weights, then the stills */
+    int tensor[WEIR_LAYER_WEIGHTS];          /* which of the graph's tensors each is; for a still which of those */
+    int ready;                               /* its number in the order of backward; -1: no weights */
 } weir_node;
 
 typedef struct weir_graph {
@@ -23,6 +26,10 @@ typedef struct weir_graph {
     weir_tensor *tensor; /* in the order of the flat vector */
     int tensors;
     size_t params;
+    weir_tensor *still; /* what layers keep and nobody steps, in a flat vector of its own */
+    int stills;
+    size_t still_floats;
+    int readers, last; /* of the input */
 } weir_graph;
 
 /* Reads `n` hostile bytes of a model file; `path` names them in errors, `sizes` is what stood behind the ':' of the spec (NULL:

@@ -18,10 +18,14 @@ typedef struct weir_weights {
     const char *name; /* "weight": the layer's name and a dot are put before it */
     weir_shape shape;
     bool decays;
-    /* initial values: uniform in +-bound (0: all `fill`) */
+    /* initial values: uniform in +-bound (0: all `fill`), unless there is a normal deviation */
     float bound, fill;
+    /* Not a parameter but a running statistic: nobody steps it. Such ones come last. Its weir_param's `data` is what the last
+     * commit left, `grad` what the next will leave there: forward changes `grad` alone, once a micro-batch. */
+    bool still;
+    float deviation; /* normal, with mean 0 */
 } weir_weights;
-enum { WEIR_LAYER_WEIGHTS = 4 };
+enum { WEIR_LAYER_WEIGHTS = 24 };
 
 /* A tensor's place in the flat vectors, in plain order. */
 typedef struct weir_param {
@@ -29,12 +33,15 @@ typedef struct weir_param {
     const weir_layout *plain;
 } weir_param;
 
-/* What passes from layer to layer, for one batch size. data and grad lie in `layout`, which may be blocked. */
+/* What passes from layer to layer, for one batch size. data and grad lie in `layout`, which may be blocked. Where several layers
+ * read an output, each writes its gradient as if it were alone: the plan gives it memory of its own and adds up. */
 typedef struct weir_act {
     weir_shape shape; /* dim[0] is the batch */
     const weir_layout *layout;
     weir_mem *data, *grad; /* grad NULL: nobody wants it */
     bool yields;           /* the layer that reads it may write over data */
+    /* Set by the layer whose output it is, when grad is also the gradient of its input, or when its backward writes over grad. */
+    bool shared;
 } weir_act;
 
 /* A pass, as loops of a layer's own see it while they run. */
@@ -43,7 +50,11 @@ typedef struct weir_run {
     weir_pass pass;
     weir_score score; /* of this pass: a loss adds to it */
     float scale;      /* of the loss, in backward */
+    weir_model_sum *sum;
+    void *sum_arg;
 } weir_run;
+/* Sums over all workers, which all must come here; alone, it does nothing. Only in passes that train. */
+weir_err weir_run_sum(const weir_run *, double *x, size_t n);
 
 /* Phases of a layer's steps. All of a layer's weight gradients are final after BACK_WEIGHTS, which runs before BACK_DATA, so that
  * the exchange can begin early. What both need comes first in BACK_WEIGHTS. */
@@ -57,11 +68,13 @@ typedef struct weir_bind {
     weir_arena *arena;
     weir_run *run;
     weir_act *in;            /* whole */
+    weir_act *with;          /* the second input of a layer that joins two, in the layout of the first; else NULL */
     weir_act *out;           /* its shape is set: the layer chooses layout and memory, mostly by weir_bind_out */
     bool wants;              /* out->grad is wanted */
     const weir_param *param; /* of this layer, as declared by `shape` */
-    bool relu;               /* the next layer is a relu: apply it in the forward pass, on the way out */
+    bool relu;               /* the only reader is a relu: apply it in the forward pass, on the way out */
     bool fused;              /* the layer before has done this one's forward */
+    bool fused_back;         /* and does its backward */
 } weir_bind;
 
 /* One argument of an op. */
@@ -79,6 +92,10 @@ weir_err weir_bind_out(const weir_bind *, const weir_layout *);
 /* Puts an op into the plan with all its arguments but the scratch memory. Where an argument lies in another layout than the op
  * wants, a reorder is put before or behind it; of parameters a copy is kept and remade only when they have changed. */
 weir_err weir_bind_op(const weir_bind *, weir_when, weir_op *, const weir_use *, int uses);
+/* From here on the two are one piece of memory. false: they cannot be, as one is not the plan's to place. */
+bool weir_bind_same(const weir_bind *, weir_mem *, weir_mem *);
+weir_err weir_bind_copy(const weir_bind *, weir_when, weir_mem *to, weir_mem *from);
+weir_err weir_bind_add(const weir_bind *, weir_when, weir_mem *to, weir_mem *from); /* to += from */
 /* Puts a loop of the layer's own into the plan, and says which memory it uses (NULL-ended). */
 weir_err weir_bind_loop(const weir_bind *, weir_when, weir_err (*run)(void *), void *arg, weir_mem *const *used);
 
@@ -90,14 +107,21 @@ typedef struct weir_layer {
     bool keeps;     /* its backward reads its output: the next layer must not write over it */
     bool relu;      /* is a relu, for who can do it on the way */
     bool does_relu; /* can apply a following relu in its forward pass */
+    bool does_back; /* and undo it in its backward */
+    bool joins;     /* reads the line before and, with the same shape, the layer that its `from` names */
     /* The shape of the output from that of the input (dim[0] is 1, for the batch), and the tensors, `weights` many. Shapes that
      * do not fit are WEIR_INVALID, data that does not is WEIR_MISFIT. Dims are 1 to 2^31 - 1 and products bounded: the caller has
      * checked `in` and will check what it gets. Called once. */
     weir_err (*shape)(void *self, const weir_model_input *, const weir_shape *in, weir_shape *out, weir_weights *, int *weights);
     /* Puts the steps for one batch size into the plan. Called once per batch size. */
     weir_err (*bind)(void *self, const weir_bind *);
+    /* In place of the steps of a phase when there are no samples, for layers that sum over workers. NULL: nothing to do. */
+    weir_err (*idle)(void *self, const weir_run *, weir_when, const weir_param *);
     void (*commit)(void *self);               /* NULL: no state */
     weir_err (*state)(void *self, weir_io *); /* NULL: no state */
+    /* As weir_model_streams, for layers that carry state from batch to batch; NULL: none. Not called: the samples of a batch are
+     * streams 0, 1, 2 ... */
+    weir_err (*streams)(void *self, weir_arena *, uint64_t first, uint64_t count, uint64_t total);
 } weir_layer;
 
 #define X(name) extern const weir_layer weir_layer_##name;

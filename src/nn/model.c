@@ -4,6 +4,7 @@
 #include "core/rng.h"
 #include "core/vec.h"
 #include "nn/plan.h"
+#include "nn/share.h"
 #include "nn/zoo.h"
 #include <math.h>
 #include <stdlib.h>
@@ -23,8 +24,12 @@ struct weir_model {
     weir_arena *pool; /* one block for the activations of all plans */
     void *block;
     size_t block_bytes;
-    float *spare; /* a layer's gradients, before they are added to those that are there */
-    bool adds;    /* the gradient mems point to spare, not to grad */
+    float *spare;        /* a layer's gradients, before they are added to those that are there */
+    bool adds;           /* the gradient mems point to spare, not to grad */
+    float *still, *next; /* running statistics, as the last commit left them, and as this step will */
+    bool changed;        /* next is worth a commit */
+    weir_model_sum *sum;
+    void *sum_arg;
 };
 
 /* ---- opening ---- */
@@ -41,6 +46,21 @@ static size_t spare_floats(const weir_graph *g)
         most = n > most ? n : most;
     }
     return most;
+}
+
+static weir_err make_stills(weir_model *m, weir_arena *arena)
+{
+    const weir_graph *g = m->graph;
+
+    m->still = WEIR_NEW(arena, float, g->still_floats);
+    m->next = WEIR_NEW(arena, float, g->still_floats);
+    if (!m->still || !m->next)
+        return weir_fail_nomem(2 * g->still_floats * sizeof(float));
+    for (int i = 0; i < g->stills; i++) {
+        weir_mem_point(m->engine.still[i].data, m->still + g->still[i].at);
+        weir_mem_point(m->engine.still[i].grad, m->next + g->still[i].at);
+    }
+    return WEIR_OK;
 }
 
 static weir_err read_graph(const weir_zoo_spec *s, const weir_model_input *in, weir_arena *arena, weir_graph **out)
@@ -70,6 +90,9 @@ weir_err weir_model_open(const char *spec, const weir_model_input *in, int room,
     if (!(m->spare = WEIR_NEW(arena, float, spare_floats(m->graph))))
         return weir_fail_nomem(spare_floats(m->graph) * sizeof(float));
     WEIR_TRY(weir_engine_open(m->graph, arena, &m->engine));
+    weir_err err = make_stills(m, arena);
+    if (err)
+        return weir_engine_close(&m->engine), err;
     *out = m;
     return WEIR_OK;
 }
@@ -122,7 +145,10 @@ static void init_tensor(float *x, const weir_tensor *t, const weir_weights *w, u
     weir_rng rng = weir_rng_at(seed, WEIR_RNG_INIT, weir_hash(t->name, strlen(t->name), 0), 0);
 
     for (size_t i = 0; i < t->n; i++)
-        x[i] = w->bound > 0 ? (2 * weir_rng_unit(&rng) - 1) * w->bound : w->fill;
+        if (w->deviation > 0)
+            x[i] = weir_rng_normal(&rng) * w->deviation;
+        else
+            x[i] = w->bound > 0 ? (2 * weir_rng_unit(&rng) - 1) * w->bound : w->fill;
 }
 
 void weir_model_init(weir_model *m, uint64_t seed)
@@ -133,7 +159,12 @@ void weir_model_init(weir_model *m, uint64_t seed)
             const weir_tensor *t = &m->graph->tensor[node->tensor[k]];
             init_tensor(m->param + t->at, t, &node->weight[k], seed);
         }
+        for (int k = node->weights; k < node->weights + node->stills; k++) {
+            const weir_tensor *t = &m->graph->still[node->tensor[k]];
+            init_tensor(m->still + t->at, t, &node->weight[k], seed);
+        }
     }
+    m->changed = false;
     weir_engine_refresh(&m->engine);
 }
 
@@ -185,26 +216,60 @@ weir_err weir_model_prepare(weir_model *m, int n)
 
 /* ---- passes ---- */
 
+/* A training pass begins: running statistics go on from the micro-batch before, or from what was committed. */
+static void begin_still(weir_model *m, const weir_pass *pass)
+{
+    if (!pass->micro || !m->changed)
+        memcpy(m->next, m->still, m->graph->still_floats * sizeof *m->next);
+    m->changed = true;
+}
+
+/* What layers do in a phase where there are no samples. */
+static weir_err idle(weir_model *m, const weir_node *node, weir_when phase)
+{
+    weir_param param[WEIR_LAYER_WEIGHTS];
+
+    if (!node->layer->idle || !m->engine.run.pass.training)
+        return WEIR_OK;
+    weir_engine_params(&m->engine, node, param);
+    return node->layer->idle(node->self, &m->engine.run, phase, param);
+}
+
+static weir_err run_forward(weir_model *m, weir_plan *p)
+{
+    for (int i = 0; i < m->graph->nodes; i++)
+        WEIR_TRY(p ? weir_stage_run(&p->stage[i], WEIR_FORWARD) : idle(m, &m->graph->node[i], WEIR_FORWARD));
+    return WEIR_OK;
+}
+
+/* What the data brings, as the input's and the loss's kinds have it. */
+static const void *find_input(const weir_model *m, const weir_model_batch *b)
+{
+    bool scored = m->graph->input.kind == WEIR_SCORE_VALUES ? b->value != NULL : b->label != NULL;
+
+    return !scored ? NULL : m->graph->input.tokens ? (const void *)b->token : b->x;
+}
+
 weir_err weir_model_forward(weir_model *m, const weir_model_batch *batch, const weir_pass *pass, weir_score *score)
 {
-    weir_plan *p;
+    const weir_score *got = &m->engine.run.score;
+    weir_plan *p = NULL;
 
     m->last = NULL;
     m->empty = batch->n == 0;
-    if (m->empty)
-        return WEIR_OK;
-    if (!m->param || !batch->x || !batch->label)
+    if (!m->param || (!m->empty && !find_input(m, batch)))
         return weir_fail(WEIR_FAILED, "model %s: forward without parameters, inputs or labels", m->name);
     WEIR_TRY(weir_model_prepare(m, batch->n));
-    p = find_plan(m, batch->n);
-    m->engine.run = (weir_run){.batch = *batch, .pass = *pass};
-    weir_mem_point(p->input.data, (void *)(uintptr_t)batch->x);
-    for (int i = 0; i < m->graph->nodes; i++)
-        WEIR_TRY(weir_stage_run(&p->stage[i], WEIR_FORWARD));
-    score->loss += m->engine.run.score.loss;
-    score->count += m->engine.run.score.count;
-    score->right += m->engine.run.score.right;
-    score->squares += m->engine.run.score.squares;
+    m->engine.run = (weir_run){.batch = *batch, .pass = *pass, .sum = m->sum, .sum_arg = m->sum_arg};
+    if ((p = find_plan(m, batch->n)))
+        weir_mem_point(p->input.data, (void *)(uintptr_t)find_input(m, batch));
+    if (pass->training)
+        begin_still(m, pass);
+    WEIR_TRY(run_forward(m, p));
+    score->loss += got->loss;
+    score->count += got->count;
+    score->right += got->right;
+    score->squares += got->squares;
     m->last = p;
     return WEIR_OK;
 }
@@ -217,46 +282,66 @@ static void add_gradients(weir_model *m, const weir_node *node)
     }
 }
 
-/* After a forward of no samples. */
-static void backward_empty(weir_model *m, bool add, void (*ready)(void *, int), void *arg)
+/* One layer's part of backward; p NULL: there are no samples. */
+static weir_err back_node(weir_model *m, const weir_plan *p, int i, bool add, void (*ready)(void *, int), void *arg)
 {
-    if (!add)
-        memset(m->grad, 0, m->graph->params * sizeof *m->grad);
-    for (int i = m->graph->nodes - 1; i >= 0; i--)
-        if (ready && m->graph->node[i].ready >= 0)
-            ready(arg, m->graph->node[i].ready);
+    const weir_node *node = &m->graph->node[i];
+
+    WEIR_TRY(p ? weir_stage_run(&p->stage[i], WEIR_BACK_WEIGHTS) : idle(m, node, WEIR_BACK_WEIGHTS));
+    if (p && add)
+        add_gradients(m, node);
+    if (ready && node->ready >= 0)
+        ready(arg, node->ready);
+    return p ? weir_stage_run(&p->stage[i], WEIR_BACK_DATA) : idle(m, node, WEIR_BACK_DATA);
 }
 
 weir_err weir_model_backward(weir_model *m, float scale, bool add, void (*ready)(void *arg, int k), void *arg)
 {
     weir_plan *p = m->last;
 
-    if (!m->grad || (!m->empty && (!p || !m->engine.run.pass.training)))
+    if (!m->grad || (!m->empty && !p) || !m->engine.run.pass.training)
         return weir_fail(WEIR_FAILED, "model %s: backward without a training forward, or without a gradient", m->name);
-    if (m->empty) {
-        backward_empty(m, add, ready, arg);
-        return WEIR_OK;
-    }
-    if (add != m->adds)
+    if (!p && !add)
+        memset(m->grad, 0, m->graph->params * sizeof *m->grad);
+    if (p && add != m->adds)
         point_gradients(m, add);
     m->engine.run.scale = scale;
     m->last = NULL; /* backward uses up what forward left */
-    for (int i = m->graph->nodes - 1; i >= 0; i--) {
-        const weir_node *node = &m->graph->node[i];
-        WEIR_TRY(weir_stage_run(&p->stage[i], WEIR_BACK_WEIGHTS));
-        if (add)
-            add_gradients(m, node);
-        if (ready && node->ready >= 0)
-            ready(arg, node->ready);
-        WEIR_TRY(weir_stage_run(&p->stage[i], WEIR_BACK_DATA));
-    }
+    for (int i = m->graph->nodes - 1; i >= 0; i--)
+        WEIR_TRY(back_node(m, p, i, add, ready, arg));
     return WEIR_OK;
 }
 
 /* ---- the rest ---- */
 
+void weir_model_on_sum(weir_model *m, weir_model_sum *sum, void *arg)
+{
+    m->sum = sum;
+    m->sum_arg = arg;
+}
+
+float *weir_model_still(const weir_model *m, size_t *n)
+{
+    *n = m->graph->still_floats;
+    return m->still;
+}
+
+weir_err weir_model_streams(weir_model *m, uint64_t first, uint64_t count, uint64_t total)
+{
+    if (first > total || count > total - first)
+        return weir_fail(WEIR_FAILED, "streams %llu and %llu more of %llu", (unsigned long long)first, (unsigned long long)count,
+                         (unsigned long long)total);
+    for (int i = 0; i < m->graph->nodes; i++)
+        if (m->graph->node[i].layer->streams)
+            WEIR_TRY(m->graph->node[i].layer->streams(m->graph->node[i].self, m->engine.arena, first, count, total));
+    return WEIR_OK;
+}
+
 void weir_model_commit(weir_model *m)
 {
+    if (m->changed)
+        memcpy(m->still, m->next, m->graph->still_floats * sizeof *m->still);
+    m->changed = false;
     for (int i = 0; i < m->graph->nodes; i++)
         if (m->graph->node[i].layer->commit)
             m->graph->node[i].layer->commit(m->graph->node[i].self);
@@ -264,6 +349,9 @@ void weir_model_commit(weir_model *m)
 
 weir_err weir_model_state(weir_model *m, weir_io *io)
 {
+    for (int i = 0; i < m->graph->stills; i++)
+        WEIR_TRY(
+            weir_io_floats(io, m->graph->still[i].name, m->still + m->graph->still[i].at, m->graph->still[i].n, WEIR_KEEP_SAME));
     for (int i = 0; i < m->graph->nodes; i++) {
         const weir_node *node = &m->graph->node[i];
         size_t mark;
@@ -300,7 +388,8 @@ const char *weir_model_blame(weir_model *m)
         return NULL;
     m->last = NULL;
     m->engine.run.score = (weir_score){0};
-    if (!all_finite(p->input.data))
+    m->engine.run.sum = NULL; /* nobody else is there */
+    if (!m->graph->input.tokens && !all_finite(p->input.data))
         return "input";
     for (int i = 0; i < m->graph->nodes; i++)
         if (!stage_is_finite(m, &p->stage[i]))
@@ -308,7 +397,4 @@ const char *weir_model_blame(weir_model *m)
     return NULL;
 }
 
-/* from the OpenMP runtime that oneDNN runs on; clang without its own runtime brings no omp.h */
-extern void omp_set_num_threads(int);
-
-void weir_model_threads(int threads) { omp_set_num_threads(threads); }
+void weir_model_threads(int threads) { weir_share_threads(threads); }

@@ -5,6 +5,7 @@
  *   size hidden 1024              a size, with its default: changed by NAME:hidden=512
  *   repeat 2                      what follows, up to `end`, so many times; repeats nest
  *   dense block%.up out=4*hidden  kind, name (default: kind and running number), options
+ *   add block%.sum from=block%.in a layer reads the line before, or what its from= names; add reads both
  *   end
  *
  * % in names and words is the number of the turn, from 1; in nested repeats all of them, outermost first, joined by dots. In

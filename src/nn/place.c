@@ -46,12 +46,13 @@ weir_err weir_mems_place(weir_mem *list, size_t *bytes)
     weir_mem **mem, **placed;
 
     for (weir_mem *m = list; m; m = m->next)
-        count++;
+        count += !m->same;
     if (!(mem = malloc((2 * count + 1) * sizeof *mem)))
         return weir_fail_nomem(2 * count * sizeof *mem);
     placed = mem + count;
     for (weir_mem *m = list; m; m = m->next)
-        mem[n++] = m;
+        if (!m->same)
+            mem[n++] = m;
     qsort(mem, count, sizeof *mem, by_size);
     for (n = 0; n < count; n++) {
         mem[n]->offset = lowest_gap(placed, n, mem[n]);

@@ -1,189 +1,10 @@
-/* plan.c - binding the layers for one batch size. */
+/* plan.c - the engine, and binding its layers for one batch size. */
 #include "nn/plan.h"
 #include <string.h>
 
-/* A parameter in another layout, remade when it is stale. */
-typedef struct weir_copy {
-    weir_mem *mem;
-    const weir_layout *layout;
-    weir_op *reorder;
-    bool stale;
-    struct weir_copy *next;
-} weir_copy;
-
-/* ---- time: forward 0, 1, 2 ..., then backward from the last layer, two phases each ---- */
-
-static int when(const weir_bind *b, weir_when phase)
-{
-    int nodes = b->plan->engine->graph->nodes, back = nodes + 2 * (nodes - 1 - b->stage->index);
-
-    return phase == WEIR_FORWARD ? b->stage->index : phase == WEIR_BACK_WEIGHTS ? back : back + 1;
-}
-
-static void touch(const weir_bind *b, weir_when phase, weir_mem *m)
-{
-    int t = when(b, phase);
-
-    m->first = m->first < 0 || t < m->first ? t : m->first;
-    m->last = t > m->last ? t : m->last;
-}
-
-/* ---- what layers call ---- */
-
-static weir_err add_step(const weir_bind *b, weir_when phase, weir_err (*run)(void *), void *arg)
-{
-    weir_step *s = WEIR_NEW(b->arena, weir_step, 1);
-
-    if (!s)
-        return weir_fail_nomem(sizeof *s);
-    s->run = run;
-    s->arg = arg;
-    *b->stage->end[phase] = s;
-    b->stage->end[phase] = &s->next;
-    return WEIR_OK;
-}
-
-weir_err weir_bind_mem(const weir_bind *b, size_t bytes, weir_mem **out)
-{
-    WEIR_TRY(weir_mem_new(b->dnn, bytes, out));
-    (*out)->next = b->plan->mems;
-    b->plan->mems = *out;
-    return WEIR_OK;
-}
-
-weir_err weir_bind_out(const weir_bind *b, const weir_layout *layout)
-{
-    b->out->layout = layout;
-    WEIR_TRY(weir_bind_mem(b, weir_layout_bytes(layout), &b->out->data));
-    return b->wants ? weir_bind_mem(b, weir_layout_bytes(layout), &b->out->grad) : WEIR_OK;
-}
-
-weir_err weir_bind_loop(const weir_bind *b, weir_when phase, weir_err (*run)(void *), void *arg, weir_mem *const *used)
-{
-    for (; *used; used++)
-        touch(b, phase, *used);
-    return add_step(b, phase, run, arg);
-}
-
-/* The end of weir_bind_op: scratch memory, and the step itself. */
-static weir_err put_op(const weir_bind *b, weir_when phase, weir_op *op)
-{
-    const weir_layout *scratch = weir_op_layout(op, WEIR_ARG_SCRATCH);
-    weir_mem *mem;
-
-    if (scratch) {
-        WEIR_TRY(weir_bind_mem(b, weir_layout_bytes(scratch), &mem));
-        WEIR_TRY(weir_op_tie(op, WEIR_ARG_SCRATCH, mem));
-        touch(b, phase, mem);
-    }
-    WEIR_TRY(weir_op_whole(op));
-    return add_step(b, phase, weir_op_run, op);
-}
-
-static weir_err put_reorder(const weir_bind *b, weir_when phase, const weir_use *from, const weir_use *to)
-{
-    weir_op *op;
-
-    WEIR_TRY(weir_dnn_reorder(b->dnn, from->layout, to->layout, &op));
-    WEIR_TRY(weir_op_tie(op, WEIR_ARG_SRC, from->mem));
-    WEIR_TRY(weir_op_tie(op, WEIR_ARG_DST, to->mem));
-    touch(b, phase, from->mem);
-    touch(b, phase, to->mem);
-    return put_op(b, phase, op);
-}
-
-static weir_err run_copy(void *arg)
-{
-    weir_copy *c = arg;
-
-    if (c->stale)
-        WEIR_TRY(weir_op_run(c->reorder));
-    c->stale = false;
-    return WEIR_OK;
-}
-
-/* Memory that outlives the plan: other plans use it too. */
-static weir_err keep_mem(const weir_bind *b, size_t bytes, weir_mem **out)
-{
-    void *at = weir_alloc(b->arena, bytes);
-
-    if (!at)
-        return weir_fail_nomem(bytes);
-    WEIR_TRY(weir_mem_new(b->dnn, bytes, out));
-    weir_mem_point(*out, at);
-    return WEIR_OK;
-}
-
-static weir_err make_copy(const weir_bind *b, const weir_use *from, const weir_layout *layout, weir_copy **out)
-{
-    weir_copy *c = WEIR_NEW(b->arena, weir_copy, 1);
-    const weir_layout *scratch;
-    weir_mem *room;
-
-    if (!c)
-        return weir_fail_nomem(sizeof *c);
-    c->layout = layout;
-    c->stale = true;
-    WEIR_TRY(keep_mem(b, weir_layout_bytes(layout), &c->mem));
-    WEIR_TRY(weir_dnn_reorder(b->dnn, from->layout, layout, &c->reorder));
-    WEIR_TRY(weir_op_tie(c->reorder, WEIR_ARG_SRC, from->mem));
-    WEIR_TRY(weir_op_tie(c->reorder, WEIR_ARG_DST, c->mem));
-    if ((scratch = weir_op_layout(c->reorder, WEIR_ARG_SCRATCH))) {
-        WEIR_TRY(keep_mem(b, weir_layout_bytes(scratch), &room));
-        WEIR_TRY(weir_op_tie(c->reorder, WEIR_ARG_SCRATCH, room));
-    }
-    c->next = from->mem->copies;
-    from->mem->copies = c;
-    *out = c;
-    return WEIR_OK;
-}
-
-/* The kept copy of a parameter, made at its first use: all plans share it. */
-static weir_err find_copy(const weir_bind *b, const weir_use *from, const weir_layout *layout, weir_copy **out)
-{
-    for (weir_copy *c = from->mem->copies; c; c = c->next)
-        if (weir_layout_same(c->layout, layout))
-            return *out = c, WEIR_OK;
-    return make_copy(b, from, layout, out);
-}
-
-/* Where an op finds or leaves an argument that lies in another layout than it wants. */
-static weir_err stand_in(const weir_bind *b, weir_when phase, const weir_op *op, const weir_use *use, weir_use *other)
-{
-    weir_copy *copy = NULL;
-
-    *other = (weir_use){use->arg, NULL, weir_op_layout(op, use->arg)};
-    if (use->mem->slow && !weir_op_writes(op, use->arg)) {
-        WEIR_TRY(find_copy(b, use, other->layout, &copy));
-        other->mem = copy->mem;
-        return add_step(b, phase, run_copy, copy);
-    }
-    WEIR_TRY(weir_bind_mem(b, weir_layout_bytes(other->layout), &other->mem));
-    return weir_op_writes(op, use->arg) ? WEIR_OK : put_reorder(b, phase, use, other);
-}
-
-weir_err weir_bind_op(const weir_bind *b, weir_when phase, weir_op *op, const weir_use *use, int uses)
-{
-    weir_use actual[WEIR_ARGS];
-
-    for (int i = 0; i < uses; i++) {
-        const weir_layout *wanted = weir_op_layout(op, use[i].arg);
-        actual[i] = use[i];
-        if (wanted && !weir_layout_same(wanted, use[i].layout))
-            WEIR_TRY(stand_in(b, phase, op, &use[i], &actual[i]));
-        WEIR_TRY(weir_op_tie(op, use[i].arg, actual[i].mem));
-        touch(b, phase, actual[i].mem);
-    }
-    WEIR_TRY(put_op(b, phase, op));
-    for (int i = 0; i < uses; i++)
-        if (actual[i].mem != use[i].mem && weir_op_writes(op, use[i].arg))
-            WEIR_TRY(put_reorder(b, phase, &actual[i], &use[i]));
-    return WEIR_OK;
-}
-
 /* ---- the engine ---- */
 
-static weir_err make_param(weir_engine *e, const weir_tensor *t, weir_param *p)
+static weir_err make_param(weir_engine *e, const weir_tensor *t, weir_param *p, bool slow)
 {
     weir_shape shape = {.dims = t->dims};
 
@@ -191,7 +12,7 @@ static weir_err make_param(weir_engine *e, const weir_tensor *t, weir_param *p)
     WEIR_TRY(weir_layout_plain(e->dnn, &shape, &p->plain));
     WEIR_TRY(weir_mem_new(e->dnn, t->n * sizeof(float), &p->data));
     WEIR_TRY(weir_mem_new(e->dnn, t->n * sizeof(float), &p->grad));
-    p->data->slow = true;
+    p->data->slow = slow;
     return WEIR_OK;
 }
 
@@ -200,15 +21,28 @@ weir_err weir_engine_open(const weir_graph *g, weir_arena *arena, weir_engine *e
     weir_err err = WEIR_OK;
 
     *e = (weir_engine){.graph = g, .arena = arena};
-    if (!(e->param = WEIR_NEW(arena, weir_param, g->tensors)))
-        return weir_fail_nomem((size_t)g->tensors * sizeof *e->param);
+    e->param = WEIR_NEW(arena, weir_param, g->tensors);
+    e->still = WEIR_NEW(arena, weir_param, g->stills);
+    if (!e->param || !e->still)
+        return weir_fail_nomem((size_t)(g->tensors + g->stills) * sizeof *e->param);
     WEIR_TRY(weir_dnn_open(arena, &e->dnn));
     for (int i = 0; i < g->tensors && !err; i++)
-        err = make_param(e, &g->tensor[i], &e->param[i]);
+        err = make_param(e, &g->tensor[i], &e->param[i], true);
+    for (int i = 0; i < g->stills && !err; i++)
+        err = make_param(e, &g->still[i], &e->still[i], false);
     if (err)
         weir_engine_close(e);
     return err;
 }
+
+void weir_engine_params(const weir_engine *e, const weir_node *n, weir_param param[WEIR_LAYER_WEIGHTS])
+{
+    memset(param, 0, WEIR_LAYER_WEIGHTS * sizeof *param);
+    for (int k = 0; k < n->weights + n->stills; k++)
+        param[k] = k < n->weights ? e->param[n->tensor[k]] : e->still[n->tensor[k]];
+}
+
+weir_err weir_run_sum(const weir_run *r, double *x, size_t n) { return r->sum ? r->sum(r->sum_arg, x, n) : WEIR_OK; }
 
 void weir_engine_close(weir_engine *e)
 {
@@ -218,9 +52,11 @@ void weir_engine_close(weir_engine *e)
 
 void weir_engine_refresh(weir_engine *e)
 {
-    for (int i = 0; i < e->graph->tensors; i++)
+    for (int i = 0; i < e->graph->tensors; i++) {
+        e->param[i].data->version++;
         for (weir_copy *c = e->param[i].data->copies; c; c = c->next)
             c->stale = true;
+    }
 }
 
 /* ---- the plan ---- */
@@ -243,36 +79,68 @@ static weir_err make_input(weir_plan *p, bool grad)
 /* A relu that follows is done on the way when nobody else reads what it reads. */
 static bool takes_relu(const weir_graph *g, int i)
 {
-    return g->node[i].layer->does_relu && i + 1 < g->nodes && g->node[i + 1].layer->relu;
+    const weir_node *n = &g->node[i];
+
+    return i != WEIR_INPUT && n->layer->does_relu && n->readers == 1 && g->node[n->last].layer->relu;
 }
 
-/* A layer that reads plain order behind one that left another: a reorder before it, and one of the gradient behind. */
-static weir_err bind_plain(weir_bind *b, const weir_layout *plain)
+/* An input as the layer is to see it: in the layout that it wants (NULL: any), and with a gradient of its own where that of a
+ * later reader is there already. */
+static weir_err open_view(const weir_bind *b, const weir_act *in, bool last, const weir_layout *wanted, weir_act *view)
 {
-    weir_act *in = b->in, *own = &b->stage->plain;
+    bool moves = wanted && !weir_layout_same(wanted, in->layout);
 
-    *own = (weir_act){.shape = in->shape, .layout = plain, .yields = true};
-    WEIR_TRY(weir_bind_mem(b, weir_layout_bytes(plain), &own->data));
-    if (in->grad)
-        WEIR_TRY(weir_bind_mem(b, weir_layout_bytes(plain), &own->grad));
-    WEIR_TRY(put_reorder(b, WEIR_FORWARD, &(weir_use){0, in->data, in->layout}, &(weir_use){0, own->data, plain}));
-    b->in = own;
-    WEIR_TRY(b->stage->node->layer->bind(b->stage->node->self, b));
-    return in->grad ? put_reorder(b, WEIR_BACK_DATA, &(weir_use){0, own->grad, plain}, &(weir_use){0, in->grad, in->layout})
-                    : WEIR_OK;
-}
-
-static weir_err bind_layer(weir_bind *b)
-{
-    const weir_node *n = b->stage->node;
-    const weir_layout *plain;
-
-    if (n->layer->plain) {
-        WEIR_TRY(weir_layout_plain(b->dnn, &b->in->shape, &plain));
-        if (!weir_layout_same(plain, b->in->layout))
-            return bind_plain(b, plain);
+    *view = *in;
+    if (moves) {
+        *view = (weir_act){.shape = in->shape, .layout = wanted, .yields = true};
+        WEIR_TRY(weir_bind_mem(b, weir_layout_bytes(wanted), &view->data));
+        WEIR_TRY(weir_bind_reorder(b, WEIR_FORWARD, &(weir_use){0, in->data, in->layout}, &(weir_use){0, view->data, wanted}));
     }
-    return n->layer->bind(n->self, b);
+    if (!in->grad || (last && !moves))
+        return WEIR_OK;
+    view->shared = false;
+    return weir_bind_mem(b, weir_layout_bytes(view->layout), &view->grad);
+}
+
+/* Behind the layer's own steps: its gradient becomes the input's, or is added to it. Backward runs from the last reader to the
+ * first, so the last one's comes first. */
+static weir_err close_view(const weir_bind *b, const weir_act *in, bool last, const weir_act *view)
+{
+    weir_use from = {0, view->grad, view->layout}, to = {0, in->grad, in->layout};
+
+    if (view->grad == in->grad)
+        return WEIR_OK;
+    if (last)
+        return weir_bind_reorder(b, WEIR_BACK_DATA, &from, &to);
+    if (!weir_layout_same(from.layout, to.layout)) {
+        WEIR_TRY(weir_bind_mem(b, weir_layout_bytes(in->layout), &to.mem));
+        WEIR_TRY(weir_bind_reorder(b, WEIR_BACK_DATA, &from, &to));
+        from = to;
+    }
+    return weir_bind_add(b, WEIR_BACK_DATA, in->grad, from.mem);
+}
+
+static weir_err bind_layer(weir_bind *b, weir_act *const in[2])
+{
+    const weir_graph *g = b->plan->engine->graph;
+    weir_stage *s = b->stage;
+    const weir_node *n = s->node;
+    const weir_layout *wanted = NULL;
+    bool last[2];
+
+    if (n->layer->plain)
+        WEIR_TRY(weir_layout_plain(b->dnn, &in[0]->shape, &wanted));
+    for (int k = 0; k < n->ins; k++) {
+        last[k] = (n->from[k] == WEIR_INPUT ? g->last : g->node[n->from[k]].last) == s->index;
+        WEIR_TRY(open_view(b, in[k], last[k], k ? s->view[0].layout : wanted, &s->view[k]));
+    }
+    b->in = &s->view[0];
+    b->with = n->ins > 1 ? &s->view[1] : NULL;
+    b->wants = b->in->grad || (b->with && b->with->grad) || n->weights > 0;
+    WEIR_TRY(n->layer->bind(n->self, b));
+    for (int k = n->ins - 1; k >= 0; k--)
+        WEIR_TRY(close_view(b, in[k], last[k], &s->view[k]));
+    return WEIR_OK;
 }
 
 static weir_err bind_node(weir_plan *p, int i)
@@ -281,27 +149,25 @@ static weir_err bind_node(weir_plan *p, int i)
     weir_stage *s = &p->stage[i];
     const weir_node *n = &e->graph->node[i];
     weir_param param[WEIR_LAYER_WEIGHTS];
-    weir_act *in = i ? &p->stage[i - 1].out : &p->input;
-    weir_bind b = {
-        .plan = p, .stage = s, .dnn = e->dnn, .arena = e->arena, .run = &e->run, .in = in, .out = &s->out, .param = param};
+    weir_act *in[2] = {0};
+    weir_bind b = {.plan = p, .stage = s, .dnn = e->dnn, .arena = e->arena, .run = &e->run, .out = &s->out, .param = param};
 
     s->index = i;
     s->node = n;
     for (int k = 0; k < WEIR_WHENS; k++)
         s->end[k] = &s->first[k];
-    for (int k = 0; k < n->weights; k++)
-        param[k] = e->param[n->tensor[k]];
-    for (int k = n->weights; k < WEIR_LAYER_WEIGHTS; k++)
-        param[k] = (weir_param){0};
+    for (int k = 0; k < n->ins; k++)
+        in[k] = n->from[k] == WEIR_INPUT ? &p->input : &p->stage[n->from[k]].out;
+    weir_engine_params(e, n, param);
     s->out.shape = n->out;
     s->out.shape.dim[0] = p->n;
-    s->out.yields = !n->layer->keeps;
+    s->out.yields = !n->layer->keeps && n->readers == 1;
     if (weir_shape_count(&s->out.shape, MAX_ACT) < 0)
         return weir_fail(WEIR_FAILED, "an activation for %d samples is too large", p->n);
-    b.wants = in->grad || n->weights > 0;
     b.relu = takes_relu(e->graph, i);
-    b.fused = i && takes_relu(e->graph, i - 1);
-    return bind_layer(&b);
+    b.fused = n->layer->relu && takes_relu(e->graph, n->from[0]);
+    b.fused_back = b.fused && e->graph->node[n->from[0]].layer->does_back;
+    return bind_layer(&b, in);
 }
 
 weir_err weir_plan_make(weir_engine *e, int n, bool input_grad, weir_plan **out)
@@ -326,7 +192,7 @@ weir_err weir_plan_make(weir_engine *e, int n, bool input_grad, weir_plan **out)
 void weir_plan_settle(weir_plan *p, void *base)
 {
     for (weir_mem *m = p->mems; m; m = m->next)
-        weir_mem_point(m, (char *)base + m->offset);
+        weir_mem_point(m, (char *)base + weir_mem_root(m)->offset);
 }
 
 weir_err weir_stage_run(const weir_stage *s, weir_when phase)

@@ -10,8 +10,18 @@ typedef struct weir_engine {
     weir_arena *arena;
     weir_dnn *dnn;
     weir_param *param; /* one a tensor of the graph */
+    weir_param *still; /* one a still */
     weir_run run;
 } weir_engine;
+
+/* A parameter in another layout, remade when it is stale. */
+typedef struct weir_copy {
+    weir_mem *mem;
+    const weir_layout *layout;
+    weir_op *reorder;
+    bool stale;
+    struct weir_copy *next;
+} weir_copy;
 
 /* Something that runs; arg is the op or the layer's own. */
 typedef struct weir_step {
@@ -25,7 +35,7 @@ typedef struct weir_stage {
     int index;
     const weir_node *node;
     weir_act out;
-    weir_act plain; /* the input in plain order, where the layer wants that and it is not */
+    weir_act view[2]; /* the inputs as the layer sees them */
     weir_step *first[WEIR_WHENS], **end[WEIR_WHENS];
 } weir_stage;
 
@@ -43,12 +53,17 @@ weir_err weir_engine_open(const weir_graph *, weir_arena *, weir_engine *);
 void weir_engine_close(weir_engine *);
 /* The parameters have changed: copies in other layouts are stale. */
 void weir_engine_refresh(weir_engine *);
+/* Those of a node, in the order in which its layer declared them. */
+void weir_engine_params(const weir_engine *, const weir_node *, weir_param param[WEIR_LAYER_WEIGHTS]);
 
 /* input_grad: the gradient of the input is wanted too (tests; the first stage of a pipeline never does). */
 weir_err weir_plan_make(weir_engine *, int n, bool input_grad, weir_plan **);
 /* Where its `bytes` of memory are, 64-byte aligned. */
 void weir_plan_settle(weir_plan *, void *base);
 weir_err weir_stage_run(const weir_stage *, weir_when);
+
+/* bind.c: a reorder as a step; the args of the two are not looked at. */
+weir_err weir_bind_reorder(const weir_bind *, weir_when, const weir_use *from, const weir_use *to);
 
 /* place.c: offsets such that mems whose lifetimes meet do not overlap; returns the bytes needed. */
 weir_err weir_mems_place(weir_mem *list, size_t *bytes);

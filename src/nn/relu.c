@@ -21,6 +21,7 @@ static weir_err choose_memory(const weir_bind *b)
     out->layout = in->layout;
     out->data = in->data;
     out->grad = in->grad;
+    out->shared = true;
     return WEIR_OK;
 }
 
@@ -31,6 +32,8 @@ static weir_err bind_relu(void *self, const weir_bind *b)
 
     (void)self;
     WEIR_TRY(choose_memory(b));
+    if (b->fused_back)
+        return WEIR_OK;
     WEIR_TRY(weir_dnn_relu(b->dnn, WEIR_DO_FORWARD, in->layout, NULL, &forward));
     if (!b->fused) {
         weir_use use[] = {{WEIR_ARG_SRC, in->data, in->layout}, {WEIR_ARG_DST, out->data, out->layout}};

@@ -37,51 +37,70 @@ def labels(stream, n, classes):
     return torch.from_numpy((bits(stream, n) % np.uint32(classes)).astype(np.int64))
 
 
-def layer(text, shape):
-    """the module for a line of a model file, and the shape of a sample behind it; None for the loss"""
-    kind, *words = text.split()
-    o = {k: v for k, v in (w.split('=') for w in words)}
+def module(kind, shape, o):
+    """the module of a line of a model file, with an input of this shape; None: it has none"""
     i = {k: int(v) for k, v in o.items() if v.isdigit()}
+    bias = o.get('bias') != 'no'
     if kind == 'dense':
-        return nn.Linear(shape[-1], i['out'], bias=o.get('bias') != 'no'), shape[:-1] + (i['out'],)
+        return nn.Linear(shape[-1], i['out'], bias=bias)
     if kind == 'conv':
-        m = nn.Conv2d(shape[0], i['out'], i['kernel'], i.get('stride', 1), i.get('pad', 0), bias=o.get('bias') != 'no')
-    elif kind == 'maxpool':
-        m = nn.MaxPool2d(i['kernel'], i.get('stride', i['kernel']), i.get('pad', 0))
-    elif kind == 'relu':
-        return nn.ReLU(), shape
-    elif kind == 'flatten':
-        return nn.Flatten(), (int(np.prod(shape)),)
-    elif kind == 'softmax':
-        return None, shape
-    else:
-        raise SystemExit(f'make_numbers.py has no module for {kind}')
-    return m, tuple(m(torch.zeros(1, *shape)).shape[1:])
+        return nn.Conv2d(shape[0], i['out'], i['kernel'], i.get('stride', 1), i.get('pad', 0), groups=i.get('groups', 1), bias=bias)
+    if kind == 'maxpool':
+        return nn.MaxPool2d(i['kernel'], i.get('stride', i['kernel']), i.get('pad', 0))
+    return {'relu': nn.ReLU, 'flatten': nn.Flatten, 'mark': nn.Identity}[kind]() if kind not in ('add', 'softmax') else None
 
 
-def build(lines, shape):
-    """the modules, whether a loss ends them, and the shape of the output; weights from the hash, scaled by the fan-in"""
-    modules = []
-    for text in lines:
-        m, shape = layer(text, shape)
-        if m is not None:
-            modules.append(m)
-    net, stream = nn.Sequential(*modules), WEIGHT
+class Net(nn.Module):
+    """the lines of a model file: each reads the line before, or what from= names; add reads both"""
+
+    def __init__(self, lines, shape):
+        super().__init__()
+        self.steps, self.modules_, seen = [], nn.ModuleList(), {}
+        x, outs = torch.zeros(2, *shape), {'input': torch.zeros(2, *shape)}
+        for text in lines:
+            kind, *words = text.split()
+            seen[kind] = seen.get(kind, 0) + 1
+            name = words.pop(0) if words and '=' not in words[0] else f'{kind}{seen[kind]}'
+            o = dict(w.split('=') for w in words)
+            source = outs[o['from']] if 'from' in o and kind != 'add' else x
+            m = module(kind, tuple(source.shape[1:]), o)
+            self.steps.append((kind, name, o.get('from'), m))
+            if m is not None:
+                self.modules_.append(m)
+            outs[name] = x = self.run(self.steps[-1], x, outs)
+
+    def run(self, step, x, outs):
+        kind, _, source, m = step
+        if kind == 'add':
+            return x + outs[source]
+        return x if m is None else m(outs[source] if source else x)
+
+    def forward(self, x):
+        outs = {'input': x}
+        for step in self.steps:
+            outs[step[1]] = x = self.run(step, x, outs)
+        return x
+
+
+def set_weights(net):
+    """weights from the hash, in the order of the parameters, scaled by the fan-in of the layer; those of norms lie around 1"""
+    stream = WEIGHT
     with torch.no_grad():
-        for m in modules:
-            own = list(m.parameters())
-            for p in own:
-                p.copy_(values(stream, *p.shape) / np.float32(np.sqrt(np.prod(own[0].shape[1:]))))
+        for m in net.modules():
+            own = list(m.parameters(recurse=False))
+            for k, p in enumerate(own):
+                v = values(stream, *p.shape) / np.float32(np.sqrt(np.prod(own[0].shape[1:])))
+                p.copy_(1 + v / 4 if k == 0 and p.dim() == 1 else v)
                 stream += 1
-    return net, lines[-1].split()[0] == 'softmax', shape
 
 
 def one_case(name, batch, shape, lines, put):
-    net, loss, out = build(lines, shape)
+    net = Net(lines, shape)
+    set_weights(net)
     x = values(X, batch, *shape).requires_grad_()
     y = net(x)
-    if loss:
-        y = F.cross_entropy(y, labels(LABEL, batch, out[-1]), reduction='sum')
+    if lines[-1].split()[0] == 'softmax':
+        y = F.cross_entropy(y, labels(LABEL, batch, y.shape[-1]), reduction='sum')
         (y / batch).backward()
     else:
         y.backward(values(OUT_GRAD, *y.shape))
@@ -105,7 +124,8 @@ def model_lines(name, classes, **sizes):
 
 def train(label, lines, put, steps=20, batch=8, rate=0.01):
     """a few steps of plain SGD: losses, and of each tensor's end its norm and random projections of the whole"""
-    net, _, _ = build(lines, (1, 28, 28))
+    net = Net(lines, (1, 28, 28))
+    set_weights(net)
     opt, losses = torch.optim.SGD(net.parameters(), lr=rate), []
     for s in range(steps):
         x, y = values(STEP + 2 * s, batch, 1, 28, 28), labels(STEP + 2 * s + 1, batch, 10)
