@@ -1,5 +1,6 @@
 /* ckpt_io.c - fields of state to tensors of a file, and back. */
 #include "train/ckpt_io.h"
+#include "core/log.h"
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,12 +8,12 @@
 enum { SHORT = 4096 }; /* bytes up to which a field is copied: it may be a local of the function that lists it */
 
 /* The one place that knows what each rule means to a checkpoint. Rank 0 saves, and all ranks read the same file: fields that
- * differ between workers have no place in it. */
-static weir_err check_rule(const char *name, weir_keep keep)
+ * differ between workers are made whole before they come here (gather.h), and streams are read by range. */
+static weir_err check_rule(const char *name, weir_keep keep, bool loading)
 {
     static const char *const rule[] = {[WEIR_KEEP_SUM] = "a sum", [WEIR_KEEP_MEAN] = "a mean", [WEIR_KEEP_STREAM] = "streams"};
 
-    if (keep == WEIR_KEEP_SAME || keep == WEIR_KEEP_DROP)
+    if (keep == WEIR_KEEP_SAME || keep == WEIR_KEEP_DROP || (keep == WEIR_KEEP_STREAM && loading))
         return WEIR_OK;
     return weir_fail(WEIR_MISFIT,
                      "state field %s differs between workers (it is kept as %s): checkpoints hold only what is the same "
@@ -44,13 +45,13 @@ static weir_err add(saver *s, const char *name, weir_st_type type, size_t at, co
 
 static weir_err save_range(weir_io *io, const char *name, float *x, size_t at, size_t n, size_t whole, weir_keep keep)
 {
-    WEIR_TRY(check_rule(name, keep));
+    WEIR_TRY(check_rule(name, keep, false));
     return add((saver *)io, name, WEIR_ST_F32, at, x, n, whole);
 }
 
 static weir_err save_u64(weir_io *io, const char *name, uint64_t *x, size_t n, weir_keep keep)
 {
-    WEIR_TRY(check_rule(name, keep));
+    WEIR_TRY(check_rule(name, keep, false));
     return add((saver *)io, name, WEIR_ST_U64, 0, x, n, n);
 }
 
@@ -77,7 +78,7 @@ static weir_err find(loader *l, const char *name, weir_st_type type, size_t whol
     size_t count;
     const weir_st_tensor *all = weir_st_tensors(l->st, &count), *t = weir_st_find(l->st, name);
 
-    WEIR_TRY(check_rule(name, keep));
+    WEIR_TRY(check_rule(name, keep, true));
     *found = NULL;
     if (t)
         l->taken[t - all] = true;
@@ -85,6 +86,10 @@ static weir_err find(loader *l, const char *name, weir_st_type type, size_t whol
         return WEIR_OK;
     if (!t)
         return weir_fail(WEIR_DAMAGED, "%s: state field %s is missing", l->path, name);
+    if (keep == WEIR_KEEP_STREAM && t->bytes != (uint64_t)whole * weir_st_type_size(type)) {
+        weir_log(WEIR_LOG_WARN, "checkpoint", "%s: %s is of another number of streams (--batch has changed): it starts anew", l->path, name);
+        return WEIR_OK;
+    }
     if (t->type != type || t->bytes != (uint64_t)whole * weir_st_type_size(type))
         return weir_fail(WEIR_DAMAGED, "%s: state field %s has %" PRIu64 " bytes of %s, %zu of %s were expected", l->path, name,
                          t->bytes, weir_st_type_name(t->type), whole * weir_st_type_size(type), weir_st_type_name(type));

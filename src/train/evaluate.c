@@ -3,6 +3,8 @@
 #include <math.h>
 #include <string.h>
 
+enum { MOST = 1024 }; /* samples scored at once */
+
 typedef struct sums { weir_trainer *t; void *at; size_t n; const weir_sum *sum; } sums;
 
 static weir_err sum_job(void *arg)
@@ -50,35 +52,93 @@ static weir_err settle_job(void *arg)
     return t->exchange->settle(t->exchanger, (weir_turn){.step = t->step});
 }
 
-weir_err weir_trainer_settle(weir_trainer *t) { return t->exchange->settle ? weir_comm_call(t->comm, settle_job, t) : WEIR_OK; }
-
-/* Scores test samples [from, to) in batches. */
-static weir_err score_range(weir_trainer *t, uint64_t from, uint64_t to, weir_batch *batch, weir_score *score)
+/* Running statistics are each worker's own: what evaluation and checkpoints use is their mean. */
+static weir_err average_statistics(weir_trainer *t)
 {
-    uint64_t index[1024];
-    int most = batch->room < 1024 ? batch->room : 1024;
+    size_t n;
+    float *x = weir_model_still(t->model, &n);
+    double *sum;
 
-    for (uint64_t at = from; at < to; at += (uint64_t)batch->n) {
-        weir_pick pick = {.part = WEIR_TEST, .first = at, .index = index, .n = to - at < (uint64_t)most ? (int)(to - at) : most};
-        for (int i = 0; i < pick.n; i++)
-            index[i] = at + (uint64_t)i;
-        WEIR_TRY(t->data.data->get(t->data.self, &pick, batch));
-        weir_model_batch b = {.n = batch->n, .x = batch->x, .token = batch->token, .label = batch->label, .value = batch->value};
-        WEIR_TRY(weir_model_forward(t->model, &b, &(weir_pass){.training = false}, score));
+    if (!n || t->all.size == 1)
+        return WEIR_OK;
+    if (!t->still_sum && !(t->still_sum = WEIR_NEW(t->arena, double, n)))
+        return weir_fail_nomem(n * sizeof *sum);
+    sum = t->still_sum;
+    for (size_t i = 0; i < n; i++)
+        sum[i] = x[i];
+    WEIR_TRY(weir_trainer_sum(t, sum, (int)n));
+    for (size_t i = 0; i < n; i++)
+        x[i] = (float)(sum[i] / t->all.size);
+    return WEIR_OK;
+}
+
+weir_err weir_trainer_settle(weir_trainer *t)
+{
+    if (t->exchange->settle)
+        WEIR_TRY(weir_comm_call(t->comm, settle_job, t));
+    return average_statistics(t);
+}
+
+/* Scores `n` test samples, whose indices are `every` apart, in one batch. */
+static weir_err score_batch(weir_trainer *t, uint64_t at, uint64_t every, int n, weir_pass *pass, weir_score *score)
+{
+    uint64_t index[MOST];
+    weir_pick pick = {.part = WEIR_TEST, .first = at, .index = index, .n = n};
+    weir_batch *batch = &t->eval_room;
+
+    for (int i = 0; i < n; i++)
+        index[i] = at + (uint64_t)i * every;
+    WEIR_TRY(t->data.data->get(t->data.self, &pick, batch));
+    weir_model_batch b = {.n = batch->n, .x = batch->x, .token = batch->token, .label = batch->label, .value = batch->value};
+    return weir_model_forward(t->model, &b, pass, score);
+}
+
+static int at_most(const weir_trainer *t, uint64_t left)
+{
+    int most = t->eval_room.room < MOST ? t->eval_room.room : MOST;
+
+    return left < (uint64_t)most ? (int)left : most;
+}
+
+/* Samples that stand alone: [from, to) in batches. */
+static weir_err score_range(weir_trainer *t, uint64_t from, uint64_t to, weir_score *score)
+{
+    weir_pass pass = {.fresh = true};
+    int n;
+
+    for (uint64_t at = from; at < to; at += (uint64_t)n) {
+        n = at_most(t, to - at);
+        WEIR_TRY(score_batch(t, at, 1, n, &pass, score));
+    }
+    return WEIR_OK;
+}
+
+/* Streams [from, to), some at a time, each from its first window to its last. */
+static weir_err score_streams(weir_trainer *t, uint64_t from, uint64_t to, uint64_t windows, weir_score *score)
+{
+    int n;
+
+    for (uint64_t at = from; at < to; at += (uint64_t)n) {
+        n = at_most(t, to - at);
+        for (uint64_t w = 0; w < windows; w++) {
+            weir_pass pass = {.first = at, .fresh = w == 0};
+            WEIR_TRY(score_batch(t, at * windows + w, windows, n, &pass, score));
+        }
     }
     return WEIR_OK;
 }
 
 weir_err weir_trainer_evaluate(weir_trainer *t, weir_score *score)
 {
-    uint64_t n = t->data.facts.count[WEIR_TEST];
+    uint64_t n = t->data.facts.count[WEIR_TEST], streams = (uint64_t)t->data.facts.streams[WEIR_TEST], whole = streams ? streams : n;
     int p = t->all.size, me = t->all.me;
+    uint64_t from = weir_cut(whole, p, me), to = weir_cut(whole, p, me + 1);
     weir_score mine = {0};
 
     weir_net_phase(t->net, WEIR_PHASE_EVAL, t->step);
     if (!t->eval_room.room)
         WEIR_TRY(weir_batch_new(&t->data.facts, t->eval_batch, t->arena, &t->eval_room));
-    WEIR_TRY(score_range(t, weir_cut(n, p, me), weir_cut(n, p, me + 1), &t->eval_room, &mine));
+    WEIR_TRY(streams ? score_streams(t, from, to, n / streams, &mine) : score_range(t, from, to, &mine));
     double sum[] = {mine.loss, mine.count, mine.right, mine.squares};
     WEIR_TRY(weir_trainer_sum(t, sum, 4));
     *score = (weir_score){sum[0], sum[1], sum[2], sum[3]};
@@ -98,7 +158,7 @@ double weir_trainer_value(const weir_trainer *t, const weir_score *s)
         return NAN;
     switch (t->data.facts.target) {
     case WEIR_TOKENS: return exp(s->loss / s->count);
-    case WEIR_VALUES: return sqrt(s->squares / s->count);
+    case WEIR_VALUES: return sqrt(s->squares / s->count) * t->data.facts.value_scale;
     default: return s->right / s->count;
     }
 }

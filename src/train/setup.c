@@ -28,12 +28,32 @@ static weir_err open_data(weir_trainer *t)
     return weir_rate_open(s->lr, t->steps, t->epoch_steps, t->arena, &t->rate);
 }
 
+static weir_err sum_for_model(void *trainer, double *x, size_t n) { return weir_trainer_sum(trainer, x, (int)n); }
+
+/* Which streams this worker carries state of: its share of every step. */
+static weir_err name_streams(weir_trainer *t)
+{
+    uint64_t first, at, count = 0;
+    int n;
+
+    if (!t->data.facts.streams[WEIR_TRAIN])
+        return WEIR_OK;
+    weir_plan_share(&t->plan, 0, 0, &first, &n);
+    for (int m = 0; m < t->plan.micro; m++) {
+        weir_plan_share(&t->plan, 0, m, &at, &n);
+        count += (uint64_t)n;
+    }
+    return weir_model_streams(t->model, first, count, (uint64_t)t->data.facts.streams[WEIR_TRAIN]);
+}
+
 static weir_err open_model(weir_trainer *t)
 {
     weir_model_input in = model_input(&t->data.facts);
     int room = weir_plan_room(&t->plan);
 
-    t->eval_batch = room > EVAL_BATCH ? room : EVAL_BATCH;
+    t->per_sample = t->data.facts.target == WEIR_TOKENS ? (double)t->data.facts.dim[0] : 1;
+    /* windows of text are large: evaluation takes no more of them than training */
+    t->eval_batch = room > EVAL_BATCH || (t->per_sample > 1 && room) ? room : EVAL_BATCH;
     t->threads = (int)t->set->threads;
     if (!t->threads) {
         long cores = sysconf(_SC_NPROCESSORS_ONLN);
@@ -48,7 +68,8 @@ static weir_err open_model(weir_trainer *t)
         return weir_fail_nomem(2 * t->params * sizeof(float));
     weir_model_attach(t->model, t->param, t->grad);
     weir_model_init(t->model, (uint64_t)t->set->seed);
-    return WEIR_OK;
+    weir_model_on_sum(t->model, sum_for_model, t);
+    return name_streams(t);
 }
 
 static weir_err open_exchange(weir_trainer *t)

@@ -76,7 +76,8 @@ static weir_err compute(weir_trainer *t, weir_score *score, double divisor)
         WEIR_TRY(weir_loader_next(t->loader, &b));
         weir_plan_share(&t->plan, t->step, m, &first, &n);
         weir_model_batch batch = {.n = b->n, .x = b->x, .token = b->token, .label = b->label, .value = b->value};
-        weir_pass pass = {.training = true, .seed = t->plan.seed, .step = t->step, .first = first};
+        weir_pass pass = {.training = true, .seed = t->plan.seed, .step = t->step, .first = first, .micro = m,
+                          .fresh = t->step % t->epoch_steps == 0};
         bool last = m == micro - 1;
         WEIR_TRY(weir_model_forward(t->model, &batch, &pass, score));
         if (last)
@@ -106,7 +107,7 @@ weir_err weir_trainer_step(weir_trainer *t, weir_step_report *report)
 
     weir_net_phase(t->net, WEIR_PHASE_COMPUTE, t->step + 1);
     t->commit = (weir_commit){.turn = {.step = t->step}, .rate = weir_rate_at(&t->rate, t->step), .clip = t->set->clip, .keep = true};
-    WEIR_TRY(compute(t, &score, (double)samples));
+    WEIR_TRY(compute(t, &score, (double)samples * t->per_sample));
     computed = weir_now(t->rt);
     weir_net_phase(t->net, WEIR_PHASE_EXCHANGE, t->step + 1);
     if ((err = weir_comm_call(t->comm, exchange_finish, t)))

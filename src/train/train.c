@@ -3,6 +3,7 @@
 #include "core/log.h"
 #include "core/vec.h"
 #include "train/checkpoint.h"
+#include "train/gather.h"
 #include "train/report.h"
 #include "train/run.h"
 #include <stdlib.h>
@@ -80,25 +81,37 @@ static weir_err open_journal(session *s, weir_rt *rt)
 
 /* ---- save and resume ---- */
 
+/* Rank 0's part of a save. */
+static weir_err write_checkpoint(session *s, weir_trainer *t, weir_gathered *state)
+{
+    char *text = weir_settings_text(s->set);
+    weir_ckpt_saved saved;
+
+    if (!text)
+        return weir_fail_nomem(0);
+    weir_ckpt_info info = {.step = t->step, .seed = (uint64_t)s->set->seed, .samples = t->samples, .workers = t->all.size,
+                           .model = s->set->model, .data = s->set->data, .settings = text};
+    weir_ckpt_body what = body(t);
+    what.state = weir_gathered_state;
+    what.arg = state;
+    weir_err err = weir_ckpt_save(t->rt, s->set->out, (int)s->set->keep, &info, &what, &saved);
+    free(text);
+    return err ? err : weir_report_checkpoint(s->journal, t->step, saved.path, saved.bytes, saved.seconds);
+}
+
 static weir_err save(session *s, weir_trainer *t)
 {
-    char *text;
-    weir_ckpt_saved saved;
+    weir_gathered *state;
+    weir_err err;
 
     if (!s->set->out)
         return WEIR_OK;
     weir_net_phase(t->net, WEIR_PHASE_SAVE, t->step);
     WEIR_TRY(weir_trainer_settle(t));
-    if (t->all.me)
-        return WEIR_OK;
-    if (!(text = weir_settings_text(s->set)))
-        return weir_fail_nomem(0);
-    weir_ckpt_info info = {.step = t->step, .seed = (uint64_t)s->set->seed, .samples = t->samples, .workers = t->all.size,
-                           .model = s->set->model, .data = s->set->data, .settings = text};
-    weir_ckpt_body what = body(t);
-    weir_err err = weir_ckpt_save(t->rt, s->set->out, (int)s->set->keep, &info, &what, &saved);
-    free(text);
-    return err ? err : weir_report_checkpoint(s->journal, t->step, saved.path, saved.bytes, saved.seconds);
+    WEIR_TRY(weir_gather_state(t, &state));
+    err = t->all.me ? WEIR_OK : write_checkpoint(s, t, state);
+    weir_gathered_free(state);
+    return err;
 }
 
 /* Ranks that read different disks may find different checkpoints. */

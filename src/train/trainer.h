@@ -37,8 +37,10 @@ typedef struct weir_trainer {
     weir_plan plan;
     weir_loader *loader;
     weir_model *model;
+    double per_sample; /* what a loss is a mean of: tokens a sample, or 1 */
     int threads, eval_batch;
     weir_batch eval_room;
+    double *still_sum; /* room to average running statistics */
     size_t params;
     float *param, *grad; /* grad: WEIR_NOTES more */
     weir_lane *lane;

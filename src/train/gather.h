@@ -1,0 +1,16 @@
+/* gather.h - state that differs between workers, made whole for the checkpoint that rank 0 writes.
+ *
+ * Fields kept by stream (WEIR_KEEP_STREAM) are ranges of one field over all streams: every worker puts its own range into zeros, and the sum
+ * over the workers is the field. Read back, each worker takes the range of the streams it has then. */
+#ifndef WEIR_TRAIN_GATHER_H
+#define WEIR_TRAIN_GATHER_H
+#include "train/trainer.h"
+
+typedef struct weir_gathered weir_gathered;
+
+/* On all ranks: sums what differs. The result holds copies; free it when the save has returned. */
+weir_err weir_gather_state(weir_trainer *, weir_gathered **);
+/* The whole state, as weir_trainer_state lists it, with gathered fields in place of this worker's ranges: a checkpoint's callback. */
+weir_err weir_gathered_state(void *gathered, weir_io *);
+void weir_gathered_free(weir_gathered *); /* NULL is allowed */
+#endif
