@@ -101,3 +101,5 @@ clean:
 	rm -rf build
 
 -include $(LIB_OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(TESTS:=.d)
+
+.SECONDARY: $(HELP_OBJ)

@@ -277,7 +277,8 @@ static void test_launcher_killed(void **state)
 
 /* ---- places ---- */
 
-static const char *const names[] = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "WEIR_RUN", "WEIR_BOARD"};
+static const char *const names[] = {"RANK",        "WORLD_SIZE",  "LOCAL_RANK", "LOCAL_WORLD_SIZE",
+                                    "MASTER_ADDR", "MASTER_PORT", "WEIR_RUN",   "WEIR_BOARD"};
 enum { NAMES = sizeof names / sizeof names[0] };
 
 /* Sets the variables to these values (NULL: unset) and looks. */
@@ -311,9 +312,13 @@ static void test_variables(void **state)
             assert_int_equal(look(v, &p), WEIR_USAGE);
             assert_says(weir_why_text(), names[i]);
         }
-    static const struct { int at; const char *value; } bad[] = {
-        {0, "-1"}, {0, "4"}, {0, "x"}, {0, ""}, {0, "1 "}, {0, "99999999999999999999"}, {1, "0"}, {1, "-4"}, {1, "1"}, {2, "2"},
-        {2, "-2"}, {3, "5"}, {3, "0"}, {4, ""}, {4, "a b"}, {5, "0"}, {5, "70000"}, {5, "12x"}, {6, "relative"}};
+    static const struct {
+        int at;
+        const char *value;
+    } bad[] = {{0, "-1"},      {0, "4"},  {0, "x"},   {0, ""},  {0, "1 "},    {0, "99999999999999999999"},
+               {1, "0"},       {1, "-4"}, {1, "1"},   {2, "2"}, {2, "-2"},    {3, "5"},
+               {3, "0"},       {4, ""},   {4, "a b"}, {5, "0"}, {5, "70000"}, {5, "12x"},
+               {6, "relative"}};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         memcpy(v, good, sizeof v);
         v[bad[i].at] = bad[i].value;
@@ -354,8 +359,8 @@ static void test_flags(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_variables), cmocka_unit_test(test_flags),   cmocka_unit_test(test_ok),
-        cmocka_unit_test(test_fails),     cmocka_unit_test(test_killed),  cmocka_unit_test(test_stopped),
+        cmocka_unit_test(test_variables), cmocka_unit_test(test_flags),           cmocka_unit_test(test_ok),
+        cmocka_unit_test(test_fails),     cmocka_unit_test(test_killed),          cmocka_unit_test(test_stopped),
         cmocka_unit_test(test_asked),     cmocka_unit_test(test_launcher_killed),
     };
 

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include <zmq.h>
 /* after those it needs */
 #include <cmocka.h>
 
@@ -401,10 +402,7 @@ static void test_queues(void **state)
     ranks_all_ok(&(ranks){.size = 3, .fn = queues});
 }
 
-static weir_err fails(void *arg)
-{
-    return weir_fail(WEIR_DISK, "fibre %d has failed", *(int *)arg);
-}
+static weir_err fails(void *arg) { return weir_fail(WEIR_DISK, "fibre %d has failed", *(int *)arg); }
 
 /* Sentences of fibres do not mix, and are handed over by join. */
 static weir_err sentences(weir_net *n, void *arg)
@@ -556,19 +554,21 @@ static void test_groups(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_order),         cmocka_unit_test(test_any_source), cmocka_unit_test(test_own_channel),
-        cmocka_unit_test(test_lent_and_landed), cmocka_unit_test(test_too_big),  cmocka_unit_test(test_deadlines),
-        cmocka_unit_test(test_cancels),       cmocka_unit_test(test_many_small), cmocka_unit_test(test_both_ways),
-        cmocka_unit_test(test_fibres_serve),  cmocka_unit_test(test_queues),     cmocka_unit_test(test_sentences),
-        cmocka_unit_test(test_left_behind),   cmocka_unit_test(test_alone),      cmocka_unit_test(test_no_directory),
-        cmocka_unit_test(test_places),        cmocka_unit_test(test_groups),
+        cmocka_unit_test(test_order),           cmocka_unit_test(test_any_source), cmocka_unit_test(test_own_channel),
+        cmocka_unit_test(test_lent_and_landed), cmocka_unit_test(test_too_big),    cmocka_unit_test(test_deadlines),
+        cmocka_unit_test(test_cancels),         cmocka_unit_test(test_many_small), cmocka_unit_test(test_both_ways),
+        cmocka_unit_test(test_fibres_serve),    cmocka_unit_test(test_queues),     cmocka_unit_test(test_sentences),
+        cmocka_unit_test(test_left_behind),     cmocka_unit_test(test_alone),      cmocka_unit_test(test_no_directory),
+        cmocka_unit_test(test_places),          cmocka_unit_test(test_groups),
     };
 
+    void *keep = zmq_ctx_new(); /* libzmq's own set-up, which threads must not run at the same time, happens here once */
     int failed = 0;
 
     for (weir_plugs world = weir_nets; *world; world++) {
         ranks_world = (*world)->name;
         failed += cmocka_run_group_tests_name(ranks_world, tests, NULL, NULL);
     }
+    zmq_ctx_term(keep);
     return failed;
 }

@@ -15,6 +15,11 @@
 /* after those it needs */
 #include <cmocka.h>
 
+/* libzmq forgets the first part of a message whose second never came, one read buffer for each link that was cut. Our own messages
+ * are counted by test_net.c, which runs without this. */
+const char *__lsan_default_suppressions(void) __attribute__((visibility("default")));
+const char *__lsan_default_suppressions(void) { return "leak:libzmq.so\n"; }
+
 static uint64_t tag(uint32_t turn, uint32_t part) { return weir_tag(WEIR_CHANNEL_TEST, turn, part); }
 
 /* ---- a rank that fails tells why ---- */
@@ -30,7 +35,8 @@ static weir_err one_fails(weir_net *n, void *arg)
         weir_net_phase(n, WEIR_PHASE_LOAD, 3);
         return weir_fail(WEIR_INVALID, "the file is bad");
     }
-    weir_net_recv(n, weir_net_rank(n) ? 0 : 2, tag(0, 0), WEIR_EXACT, NULL, 0, &o); /* names another: strict ends it all the same */
+    weir_net_recv(n, weir_net_rank(n) ? 0 : 2, tag(0, 0), WEIR_EXACT, NULL, 0,
+                  &o); /* names another: strict ends it all the same */
     WEIR_TRY(weir_net_wait(n, &p, 1, 0, &which));
     CHECK(o.err == WEIR_LOST && o.peer == 1);
     weir_net_fault(n, &f);
@@ -112,14 +118,16 @@ static weir_err renewal(weir_net *n, void *arg)
     weir_op old, o, *p = &old;
 
     (void)arg;
-    if (me == 2)
-        return weir_net_recv_wait(n, 0, tag(9, 0), NULL, 0, NULL), weir_fail(WEIR_DISK, "gone");
+    if (me == 2) { /* goes when both have got as far as their receive: they hear of it in no certain order */
+        WEIR_TRY(weir_net_recv_wait(n, 0, tag(9, 0), NULL, 0, NULL));
+        WEIR_TRY(weir_net_recv_wait(n, 1, tag(9, 0), NULL, 0, NULL));
+        return weir_fail(WEIR_DISK, "gone");
+    }
     WEIR_TRY(weir_net_send_wait(n, peer, tag(5, 0), &(int){55}, sizeof(int))); /* of generation 0, never asked for */
     WEIR_TRY(weir_net_send_wait(n, peer, tag(9, 0), NULL, 0));
     WEIR_TRY(weir_net_recv_wait(n, peer, tag(9, 0), NULL, 0, NULL));
     weir_net_recv(n, peer, tag(0, 0), WEIR_EXACT, &x, sizeof x, &old);
-    if (me == 0)
-        WEIR_TRY(weir_net_send_wait(n, 2, tag(9, 0), NULL, 0));
+    WEIR_TRY(weir_net_send_wait(n, 2, tag(9, 0), NULL, 0));
     WEIR_TRY(weir_net_wait(n, &p, 1, 0, &which));
     CHECK(old.err == WEIR_LOST && old.peer == 2);
 
@@ -254,18 +262,15 @@ static void test_goodbye(void **state)
 static weir_err hoard(weir_net *n, void *arg)
 {
     static char block[10000];
+    int me = weir_net_rank(n), which;
     weir_op o, *p = &o;
     weir_fault f;
-    int which;
 
     (void)arg;
-    weir_net_recv(n, 2 - weir_net_rank(n), tag(1, 0), WEIR_EXACT, NULL, 0, &o);
-    if (weir_net_rank(n) == 1)
-        for (int i = 0; i < 100 && !o.done; i++)
-            if (weir_net_send_wait(n, 0, tag(0, 0), block, sizeof block))
-                break;
-    if (weir_net_rank(n) == 1)
-        weir_net_recv(n, 0, tag(1, 0), WEIR_EXACT, NULL, 0, &o);
+    for (int i = 0; me == 1 && i < 100; i++) /* until it is told that it was given up */
+        if (weir_net_send_wait(n, 0, tag(0, 0), block, sizeof block))
+            break;
+    weir_net_recv(n, me == 0 ? 2 : 0, tag(1, 0), WEIR_EXACT, NULL, 0, &o);
     WEIR_TRY(weir_net_wait(n, &p, 1, 0, &which));
     weir_net_fault(n, &f);
     CHECK(f.code == WEIR_LOST && f.rank == 1);
@@ -492,7 +497,7 @@ static int be_rank(char **argv)
     err = weir_net_run("zmq", &place, exchange, NULL);
     printf("end: %s\n", weir_why_text());
     fflush(stdout);
-    _exit(weir_err_exit(err)); /* no search for leaks: ZeroMQ forgets a message of which a killed peer sent only half */
+    _exit(weir_err_exit(err)); /* no search for leaks: it would take longer than leaving may */
 }
 
 static void start_ranks(child *c, int size, const char *dir, const char *timeout)
@@ -531,7 +536,8 @@ static void test_killed(void **state)
         usleep((useconds_t)(k * 700 % 5000));
         kill(c[victim].pid, SIGKILL);
         t = seconds_now();
-        snprintf(who, sizeof who, "end: rank %d (host here, pid %d) ended in phase exchange of step ", victim, (int)c[victim].pid);
+        snprintf(who, sizeof who, "end: rank %d (host here, pid %d) ended in phase exchange of step ", victim,
+                 (int)c[victim].pid);
         for (int i = 0; i < 4; i++) {
             int status = child_end(&c[i], 10);
             if (i == victim) {
@@ -603,17 +609,29 @@ static void test_paused(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_frames),   cmocka_unit_test(test_one_fails), cmocka_unit_test(test_loose),
-        cmocka_unit_test(test_renewal),  cmocka_unit_test(test_renewed_with_the_lost),
-        cmocka_unit_test(test_aborted),  cmocka_unit_test(test_goodbye),   cmocka_unit_test(test_hoard),
-        cmocka_unit_test(test_stalled),  cmocka_unit_test(test_by_the_board),
-        cmocka_unit_test(test_misfit),   cmocka_unit_test(test_foreign),   cmocka_unit_test(test_killed),
-        cmocka_unit_test(test_stopped),  cmocka_unit_test(test_paused),
+        cmocka_unit_test(test_frames),
+        cmocka_unit_test(test_one_fails),
+        cmocka_unit_test(test_loose),
+        cmocka_unit_test(test_renewal),
+        cmocka_unit_test(test_renewed_with_the_lost),
+        cmocka_unit_test(test_aborted),
+        cmocka_unit_test(test_goodbye),
+        cmocka_unit_test(test_hoard),
+        cmocka_unit_test(test_stalled),
+        cmocka_unit_test(test_by_the_board),
+        cmocka_unit_test(test_misfit),
+        cmocka_unit_test(test_foreign),
+        cmocka_unit_test(test_killed),
+        cmocka_unit_test(test_stopped),
+        cmocka_unit_test(test_paused),
     };
 
     if (argc > 5 && !strcmp(argv[1], "rank"))
         return be_rank(argv);
     if (argc > 1)
         cmocka_set_test_filter(argv[1]);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    void *keep = zmq_ctx_new(); /* libzmq's own set-up, which threads must not run at the same time, happens here once */
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    zmq_ctx_term(keep);
+    return failed;
 }

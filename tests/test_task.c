@@ -118,7 +118,10 @@ typedef struct ring {
     double sum;
 } ring;
 
-typedef struct seat { ring *r; int number; } seat;
+typedef struct seat {
+    ring *r;
+    int number;
+} seat;
 
 /* Each adds to a sum in a register that must survive the switches, and passes on. */
 static void go_round(void *arg)

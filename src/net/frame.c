@@ -66,8 +66,13 @@ bool weir_cause_read(const void *bytes, size_t n, int size, weir_fault *out)
         return false;
     if ((c.code != WEIR_LOST && c.code != WEIR_SILENT) || c.cause < 0 || c.cause > 255)
         return false;
-    *out = (weir_fault){.code = (weir_err)c.code, .cause = (weir_err)c.cause, .rank = c.rank, .pid = c.pid,
-                        .phase = (weir_phase)c.phase, .step = c.step, .silent = c.silent};
+    *out = (weir_fault){.code = (weir_err)c.code,
+                        .cause = (weir_err)c.cause,
+                        .rank = c.rank,
+                        .pid = c.pid,
+                        .phase = (weir_phase)c.phase,
+                        .step = c.step,
+                        .silent = c.silent};
     memcpy(out->host, c.host, sizeof out->host);
     memcpy(out->what, c.what, sizeof out->what);
     tame(out->host, sizeof out->host);
@@ -77,8 +82,13 @@ bool weir_cause_read(const void *bytes, size_t n, int size, weir_fault *out)
 
 void weir_cause_make(const weir_fault *f, weir_cause *c)
 {
-    *c = (weir_cause){.code = (int32_t)f->code, .cause = (int32_t)f->cause, .rank = f->rank, .pid = f->pid,
-                      .phase = (int32_t)f->phase, .step = f->step, .silent = f->silent};
+    *c = (weir_cause){.code = (int32_t)f->code,
+                      .cause = (int32_t)f->cause,
+                      .rank = f->rank,
+                      .pid = f->pid,
+                      .phase = (int32_t)f->phase,
+                      .step = f->step,
+                      .silent = f->silent};
     memcpy(c->host, f->host, sizeof c->host);
     memcpy(c->what, f->what, sizeof c->what);
 }

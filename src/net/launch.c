@@ -265,8 +265,8 @@ static void print_failure(const launch *l, const weir_child *c)
         strcpy(host, "unknown");
     snprintf(who, sizeof who, "rank %d (host %s, pid %d", c->rank, host, (int)c->pid);
     if (WIFSIGNALED(c->status))
-        fprintf(stderr, WEIR_LINES_ERROR "%s) was killed by signal %d in phase %s of step %llu (exit %d)\n", who, WTERMSIG(c->status),
-                phase, (unsigned long long)(doing >> 8), code);
+        fprintf(stderr, WEIR_LINES_ERROR "%s) was killed by signal %d in phase %s of step %llu (exit %d)\n", who,
+                WTERMSIG(c->status), phase, (unsigned long long)(doing >> 8), code);
     else if (!is_cause(c) && !strncmp(why, "rank ", 5)) /* it names the one to blame */
         fprintf(stderr, WEIR_LINES_ERROR "%s (exit %d)\n", why, code);
     else

@@ -37,8 +37,8 @@ static void set_variables(int rank, const weir_run_env *env)
     setenv("OMP_WAIT_POLICY", "passive", 0); /* ranks share cores: a thread that spins takes another rank's turn */
 }
 
-/* In the child, between fork and exec. Does not return. A group of its own, so that Ctrl-C reaches it once, from the launcher; and if the
- * launcher dies, a signal that wakes a stopped rank so that it sees the lifeline end. */
+/* In the child, between fork and exec. Does not return. A group of its own, so that Ctrl-C reaches it once, from the launcher;
+ * and if the launcher dies, a signal that wakes a stopped rank so that it sees the lifeline end. */
 static void become_rank(int rank, const weir_run_env *env, const sigset_t *mask, char **argv, pid_t launcher, int out, int err)
 {
     int null = open("/dev/null", O_RDONLY);

@@ -1,5 +1,5 @@
-/* life.c - peers as living things: they meet, give signs of life, fall silent, say goodbye. The same for every world whose peers are
- * real processes.
+/* life.c - peers as living things: they meet, give signs of life, fall silent, say goodbye. The same for every world whose peers
+ * are real processes.
  *
  * Words travel on a path of their own, so that a sign of life never waits behind megabytes of data, and so that a last word comes
  * before the end of the link it came by. */
@@ -11,14 +11,15 @@
 #include <string.h>
 #include <unistd.h>
 
-static const double MEET = 60;  /* seconds for all to come, or the timeout if that is longer */
-static const double LEAVE = 2;  /* seconds to wait for the others' goodbyes */
+static const double MEET = 60; /* seconds for all to come, or the timeout if that is longer */
+static const double LEAVE = 2; /* seconds to wait for the others' goodbyes */
+static const double TELL = 0.3; /* seconds to wait for those who have not come yet, to tell them why we leave */
 
 typedef struct peer {
     char host[64];
     int pid;
-    uint64_t doing;       /* as last told */
-    double heard, moved;  /* last sign of life; last sign that it got on */
+    uint64_t doing;      /* as last told */
+    double heard, moved; /* last sign of life; last sign that it got on */
     bool hello, welcome, bye;
 } peer;
 
@@ -28,6 +29,7 @@ typedef struct weir_life {
     char host[64];
     char misfit[160]; /* why we cannot run together; "" */
     weir_fibre_task *waiter;
+    const weir_fault *leaving; /* why we leave, for those who still come; NULL: we stay */
     peer peer[];
 } weir_life;
 
@@ -138,6 +140,8 @@ static void on_hello(weir_net *n, int from, const void *body, size_t len)
     snprintf(p->host, sizeof p->host, "%s", h.host);
     l->hellos++;
     n->world->tell(n, from, WEIR_WORD_WELCOME, NULL, 0);
+    if (l->leaving)
+        tell_cause(n, from, l->leaving);
     weir_life_wake(n);
 }
 
@@ -170,15 +174,24 @@ void weir_life_word(weir_net *n, int from, weir_word word, uint64_t doing, const
         p->moved = p->heard;
     p->doing = doing;
     switch (word) {
-    case WEIR_WORD_HELLO: on_hello(n, from, body, len); break;
-    case WEIR_WORD_WELCOME: on_welcome(n, from); break;
-    case WEIR_WORD_DONE: weir_loss_left(n, from); break;
+    case WEIR_WORD_HELLO:
+        on_hello(n, from, body, len);
+        break;
+    case WEIR_WORD_WELCOME:
+        on_welcome(n, from);
+        break;
+    case WEIR_WORD_DONE:
+        weir_loss_left(n, from);
+        break;
     case WEIR_WORD_BYE:
         p->bye = true;
         weir_life_wake(n);
         break;
-    case WEIR_WORD_FAIL: on_fail(n, from, body, len); break;
-    default: break;
+    case WEIR_WORD_FAIL:
+        on_fail(n, from, body, len);
+        break;
+    default:
+        break;
     }
 }
 
@@ -319,6 +332,15 @@ static bool all_gone(const weir_net *n)
     return true;
 }
 
+/* Nobody is missing but those that are lost. */
+static bool all_came(const weir_net *n)
+{
+    for (int p = 0; p < n->size; p++)
+        if (p != n->rank && !n->life->peer[p].hello && !weir_loss_is(n, p, WEIR_PEER_LOST))
+            return false;
+    return true;
+}
+
 static void say_goodbye(weir_net *n)
 {
     double until = n->world->now(n->sched) + LEAVE;
@@ -348,6 +370,10 @@ static void say_why(weir_net *n, weir_err why, const char *sentence)
     for (int p = 0; p < n->size; p++)
         if (p != n->rank)
             tell_cause(n, p, &f);
+    n->life->leaving = &f;
+    for (double until = n->world->now(n->sched) + TELL; !all_came(n) && n->world->now(n->sched) < until;)
+        watch(n, until);
+    n->life->leaving = NULL;
 }
 
 void weir_life_leave(weir_net *n, weir_err why, const char *sentence)

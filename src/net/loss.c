@@ -219,17 +219,22 @@ weir_err weir_net_why(weir_net *n, const weir_op *o)
     char text[400];
 
     switch (o->err) {
-    case WEIR_OK: return WEIR_OK;
-    case WEIR_STALE: return weir_fail(WEIR_STALE, "the message belongs to an older generation or was cancelled");
+    case WEIR_OK:
+        return WEIR_OK;
+    case WEIR_STALE:
+        return weir_fail(WEIR_STALE, "the message belongs to an older generation or was cancelled");
     case WEIR_BIG:
-        return weir_fail(WEIR_BIG, "a message of %zu bytes from rank %d is longer than its buffer of %zu", o->len, o->peer, o->cap);
-    case WEIR_USAGE: return weir_fail(WEIR_USAGE, "there is no rank %d: the run has %d", o->peer, n->size);
+        return weir_fail(WEIR_BIG, "a message of %zu bytes from rank %d is longer than its buffer of %zu", o->len, o->peer,
+                         o->cap);
+    case WEIR_USAGE:
+        return weir_fail(WEIR_USAGE, "there is no rank %d: the run has %d", o->peer, n->size);
     case WEIR_LOST:
     case WEIR_SILENT:
         if (!l)
             return weir_fail(o->err, "rank %d has left the run; nothing more will come from it", o->peer);
         weir_loss_text(&l->fault, text, sizeof text);
         return weir_fail(o->err, "%s", text);
-    default: return weir_fail(o->err, "the exchange was given up: this rank failed (%s)", weir_err_name(o->err));
+    default:
+        return weir_fail(o->err, "the exchange was given up: this rank failed (%s)", weir_err_name(o->err));
     }
 }

@@ -3,16 +3,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { IDLE, SENDING, POSTED, LENT };
-
-/* What a held message costs besides its bytes, so that empty ones count too; how long a cancelled send may take. */
+/* What a held message costs besides its bytes, so that empty ones count too. */
 enum { HELD_EXTRA = 256 };
-static const double LET_OUT = 1.0;
 
 void weir_op_done(weir_op *o, weir_err err)
 {
-    if (o->kind != LENT)
-        o->kind = IDLE;
+    if (o->kind != WEIR_OP_LENT)
+        o->kind = WEIR_OP_IDLE;
     o->err = err;
     o->done = true;
     if (o->waiter)
@@ -60,7 +57,7 @@ static void match(weir_net *n, weir_op *o, weir_msg *m)
     o->peer = m->from;
     o->tag = m->tag;
     o->len = m->len;
-    o->kind = o->cap ? IDLE : LENT;
+    o->kind = o->cap ? WEIR_OP_IDLE : WEIR_OP_LENT;
     if (!m->self)
         n->count.received += m->len;
     if (o->cap && m->len > o->cap) {
@@ -199,8 +196,8 @@ static void send_self(weir_net *n, weir_op *o)
         weir_op_done(o, WEIR_FAILED);
         return;
     }
-    *m = (weir_msg){.from = n->rank, .generation = o->generation, .tag = o->tag, .len = o->len, .data = (char *)m + head,
-                    .self = true};
+    *m = (weir_msg){
+        .from = n->rank, .generation = o->generation, .tag = o->tag, .len = o->len, .data = (char *)m + head, .self = true};
     if (o->data && o->len)
         memcpy(m->data, o->data, o->len);
     else
@@ -215,7 +212,12 @@ void weir_net_send(weir_net *n, int peer, uint64_t tag, const void *data, size_t
     int who = peer;
     weir_err err;
 
-    *o = (weir_op){.peer = peer, .tag = tag, .data = (void *)(uintptr_t)data, .len = len, .generation = n->generation, .kind = SENDING};
+    *o = (weir_op){.peer = peer,
+                   .tag = tag,
+                   .data = (void *)(uintptr_t)data,
+                   .len = len,
+                   .generation = n->generation,
+                   .kind = WEIR_OP_SENDING};
     if (no_such_rank(n, o, peer, 0))
         return;
     err = weir_loss_all(n, &who);
@@ -238,7 +240,8 @@ void weir_net_recv(weir_net *n, int peer, uint64_t tag, uint64_t mask, void *buf
     weir_err err;
     weir_msg *m;
 
-    *o = (weir_op){.peer = peer, .tag = tag, .mask = mask, .data = buf, .cap = cap, .generation = n->generation, .kind = POSTED};
+    *o = (weir_op){
+        .peer = peer, .tag = tag, .mask = mask, .data = buf, .cap = cap, .generation = n->generation, .kind = WEIR_OP_POSTED};
     if (no_such_rank(n, o, peer, WEIR_ANY))
         return;
     err = weir_loss_all(n, &who);
@@ -257,102 +260,14 @@ void weir_net_recv(weir_net *n, int peer, uint64_t tag, uint64_t mask, void *buf
 
 void weir_net_release(weir_net *n, weir_op *o)
 {
-    if (!o->done || o->kind != LENT)
+    if (!o->done || o->kind != WEIR_OP_LENT)
         return;
     drop(n, o->own);
-    o->kind = IDLE;
+    o->kind = WEIR_OP_IDLE;
     o->own = o->data = NULL;
 }
 
-/* ---- waiting ---- */
-
-/* Operations that are waited for together: pointers, or a row. */
-typedef struct batch {
-    weir_op **some, *row;
-    int count;
-} batch;
-
-static weir_op *at(const batch *b, int i) { return b->row ? &b->row[i] : b->some[i]; }
-
-/* Sleeps until something has happened to one of them. A deadline that has passed is a look at what is there. */
-static weir_err park(weir_net *n, const batch *b, double until, bool *looked)
-{
-    double now = n->world->now(n->sched);
-
-    if (now >= until) {
-        if (*looked)
-            return weir_fail(WEIR_LATE, "a message did not come before its deadline");
-        *looked = true;
-        n->world->idle(n->sched, 0);
-        return WEIR_OK;
-    }
-    for (int i = 0; i < b->count; i++) {
-        weir_op *o = at(b, i);
-        if (!o)
-            continue;
-        o->waiter = n->sched->current;
-        if (o->kind == POSTED && o->at <= 0)
-            o->at = now;
-    }
-    weir_sched_block(n, until);
-    for (int i = 0; i < b->count; i++)
-        if (at(b, i))
-            at(b, i)->waiter = NULL;
-    return WEIR_OK;
-}
-
-static int first_done(const batch *b)
-{
-    for (int i = 0; i < b->count; i++)
-        if (at(b, i) && at(b, i)->done)
-            return i;
-    return -1;
-}
-
-weir_err weir_net_wait(weir_net *n, weir_op **ops, int count, double deadline, int *which)
-{
-    batch b = {.some = ops, .count = count};
-    double until = deadline > 0 ? deadline : WEIR_NEVER;
-    bool looked = false;
-    int i;
-
-    while ((i = first_done(&b)) < 0)
-        WEIR_TRY(park(n, &b, until, &looked));
-    *which = i;
-    return WEIR_OK;
-}
-
-weir_err weir_net_wait_all(weir_net *n, weir_op *ops, int count, double deadline)
-{
-    batch b = {.row = ops, .count = count};
-    double until = deadline > 0 ? deadline : WEIR_NEVER;
-    bool looked = false;
-
-    for (;;) {
-        int done = 0;
-        for (int i = 0; i < count; i++)
-            if (ops[i].done) {
-                WEIR_TRY(weir_net_why(n, &ops[i]));
-                done++;
-            }
-        if (done == count)
-            return WEIR_OK;
-        WEIR_TRY(park(n, &b, until, &looked));
-    }
-}
-
-/* The bytes of a send that is under way come back when the peer's machine has taken them, or when the link to it is closed. */
-static void let_out(weir_net *n, weir_op *o, double limit)
-{
-    while (!o->done && n->world->now(n->sched) < limit)
-        n->world->idle(n->sched, limit);
-    if (!o->done)
-        weir_life_give_up(n, o->peer, WEIR_SILENT, "did not take a message");
-    while (!o->done)
-        n->world->idle(n->sched, n->world->now(n->sched) + 1e-2);
-}
-
-static void unpost_one(weir_net *n, weir_op *o)
+void weir_match_unpost(weir_net *n, weir_op *o)
 {
     for (weir_op **at = &n->posted; *at; at = &(*at)->next)
         if (*at == o) {
@@ -360,28 +275,6 @@ static void unpost_one(weir_net *n, weir_op *o)
             break;
         }
     weir_op_done(o, WEIR_STALE);
-}
-
-void weir_net_cancel(weir_net *n, weir_op **ops, int count)
-{
-    double limit = 0;
-
-    for (int i = 0; i < count; i++) {
-        if (!ops[i])
-            continue;
-        ops[i]->waiter = NULL;
-        if (ops[i]->done)
-            weir_net_release(n, ops[i]);
-        else if (ops[i]->kind == POSTED)
-            unpost_one(n, ops[i]);
-    }
-    for (int i = 0; i < count; i++)
-        if (ops[i] && !ops[i]->done) {
-            if (limit <= 0)
-                limit = n->world->now(n->sched) + LET_OUT;
-            let_out(n, ops[i], limit);
-            weir_net_release(n, ops[i]);
-        }
 }
 
 void weir_match_judge(weir_net *n, weir_err (*judge)(weir_net *, weir_op *, int *who))

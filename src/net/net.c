@@ -1,4 +1,4 @@
-/* net.c - the table of worlds, a run from open to close, and what is written once over the verbs. */
+/* net.c - the table of worlds, a run from open to close, small verbs. */
 #include "net/world.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -185,42 +185,5 @@ weir_err weir_net_spend(weir_net *n, double cost)
         while (nanosleep(&t, &t))
             ;
     }
-    return WEIR_OK;
-}
-
-/* ---- written once over the verbs ---- */
-
-/* Waits for one; on an error it has been cancelled. */
-static weir_err finish(weir_net *n, weir_op *o)
-{
-    int which;
-    weir_err err = weir_net_wait(n, &o, 1, 0, &which);
-
-    if (!err)
-        err = weir_net_why(n, o);
-    if (err)
-        weir_net_cancel(n, &o, 1);
-    return err;
-}
-
-weir_err weir_net_send_wait(weir_net *n, int peer, uint64_t tag, const void *data, size_t len)
-{
-    weir_op o;
-
-    weir_net_send(n, peer, tag, data, len, &o);
-    return finish(n, &o);
-}
-
-weir_err weir_net_recv_wait(weir_net *n, int peer, uint64_t tag, void *buf, size_t cap, size_t *len)
-{
-    weir_op o;
-
-    weir_net_recv(n, peer, tag, WEIR_EXACT, buf, cap, &o);
-    WEIR_TRY(finish(n, &o));
-    weir_net_release(n, &o); /* cap 0: the message was lent, and must be empty */
-    if (o.len > cap)
-        return weir_fail(WEIR_BIG, "a message of %zu bytes from rank %d where an empty one was expected", o.len, o.peer);
-    if (len)
-        *len = o.len;
     return WEIR_OK;
 }

@@ -75,7 +75,8 @@ static weir_err read_variables(const char *value[VARIABLES], bool *found)
             missing = variables[i];
     }
     if (present && missing)
-        return weir_fail(WEIR_USAGE, "%s is not set, but %s is: RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT go together",
+        return weir_fail(WEIR_USAGE,
+                         "%s is not set, but %s is: RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT go together",
                          missing, present);
     *found = present;
     return WEIR_OK;

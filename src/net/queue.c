@@ -94,8 +94,8 @@ typedef struct queue {
     weir_queue queue; /* first */
     weir_net *net;
     pthread_mutex_t lock;
-    pthread_cond_t filled;     /* a thread waits here */
-    weir_fibre_task *waiter;   /* or a fibre here */
+    pthread_cond_t filled;   /* a thread waits here */
+    weir_fibre_task *waiter; /* or a fibre here */
     bool shut;
     int room, count, first;
     void *item[];

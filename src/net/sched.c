@@ -1,7 +1,7 @@
 /* sched.c - fibres of one comm thread: who runs next, and who is woken by what.
  *
- * A fibre that blocks looks for the next one itself and, if there is none, waits for the world on its own stack: a message for the
- * fibre that waits costs no switch at all. */
+ * A fibre that blocks looks for the next one itself and, if there is none, waits for the world on its own stack: a message for
+ * the fibre that waits costs no switch at all. */
 #include "net/world.h"
 #include <errno.h>
 #include <stdio.h>

@@ -1,7 +1,8 @@
 /* world.h - inside net/: what all worlds share, and the table that each supplies.
  *
- *   net.c    run, accessors, helpers            sched.c  fibres, deadlines, wakes from other threads
- *   match.c  operations and their messages      queue.c  queues and threads of a rank
+ *   net.c    run, accessors                     sched.c  fibres, deadlines, wakes from other threads
+ *   match.c  operations and their messages      wait.c   waiting for them, helpers
+ *   queue.c  queues and threads of a rank       launch*.c, lines.c, place.c  before a net runs
  *   loss.c   lost peers, faults, renewal        life.c   meeting, signs of life, leaving (worlds with real peers)
  *   frame.c  what crosses the wire              zmq.c    a world
  *
@@ -157,7 +158,9 @@ weir_err weir_run_one(const weir_world *, void *self, const weir_place *, weir_e
 void weir_net_rt_fill(weir_net *);
 
 /* ---- match.c ---- */
+enum { WEIR_OP_IDLE, WEIR_OP_SENDING, WEIR_OP_POSTED, WEIR_OP_LENT }; /* weir_op.kind */
 void weir_match_arrive(weir_net *, weir_msg *); /* takes the message over */
+void weir_match_unpost(weir_net *, weir_op *);  /* a posted receive is taken back */
 void weir_op_done(weir_op *, weir_err);
 void weir_op_sent(weir_net *, weir_op *); /* a send's bytes are free: done, well or not as its peer is */
 void weir_match_drop(weir_net *, int before); /* held messages of generations before that one */

@@ -4,13 +4,13 @@
  *   DEALER to b  ---- DATA, HELLO, DONE ---->  ROUTER
  *   DEALER to b  <--- all other words -------  ROUTER      (and the same the other way round)
  *
- * A rank binds one ROUTER and connects a DEALER to every peer. Data leave by the DEALER; words come back by the same link, from the
- * peer's ROUTER. So words never queue behind data, and the DEALER's monitor reports the end of exactly the link by which the
+ * A rank binds one ROUTER and connects a DEALER to every peer. Data leave by the DEALER; words come back by the same link, from
+ * the peer's ROUTER. So words never queue behind data, and the DEALER's monitor reports the end of exactly the link by which the
  * peer's last word came. Any disconnect is a loss to us: ZeroMQ's own reconnection is for the first meeting only.
  *
- * Pitfalls seen to: a monitor is stopped before its PAIR closes (else closing hangs); a link is closed with no linger to get lent buffers
- * back (a disconnect keeps them); small messages arrive at any alignment; water marks are off; ZMQ_FD tells of changes only, so a
- * socket that was written to is read before we sleep. */
+ * Pitfalls seen to: a monitor is stopped before its PAIR closes (else closing hangs); a link is closed with no linger to get lent
+ * buffers back (a disconnect keeps them); small messages arrive at any alignment; water marks are off; ZMQ_FD tells of changes
+ * only, so a socket that was written to is read before we sleep. */
 #include "core/log.h"
 #include "net/frame.h"
 #include "net/zmq_link.h"
@@ -265,7 +265,8 @@ static bool take_words(weir_net *n, int peer)
     return any;
 }
 
-/* The link to a peer has ended if its monitor says so; what came by it before is read first. */
+/* The link to a peer has ended if its monitor says so. What came before is read first: its last word, and what others may have told of
+ * the reason why. */
 static void look_at_link(weir_net *n, int peer)
 {
     sockets *z = n->link;
@@ -283,7 +284,8 @@ static void look_at_link(weir_net *n, int peer)
     zmq_msg_close(&m);
     if (!ended)
         return;
-    take_words(n, peer);
+    for (int p = 0; p < n->size; p++)
+        take_words(n, p);
     weir_life_gone(n, peer);
 }
 

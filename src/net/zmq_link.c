@@ -16,8 +16,8 @@ void weir_zmq_name(int rank, unsigned char name[WEIR_ZMQ_NAME])
     memcpy(name + 1, &r, 4);
 }
 
-/* The descriptor that becomes readable when something changes. It does so only after somebody has looked and found nothing: this is
- * the first look. */
+/* The descriptor that becomes readable when something changes. It does so only after somebody has looked and found nothing: this
+ * is the first look. */
 static int fd_of(void *socket)
 {
     int fd = -1, events;
@@ -186,8 +186,9 @@ weir_err weir_zmq_open(weir_net *n, const weir_place *place)
     weir_err err;
 
     if (!place->run_dir[0])
-        return weir_fail(WEIR_MISFIT, "%d ranks that meet at %s: runs across machines come later; start them here with --workers %d",
-                         n->size, place->rendezvous[0] ? place->rendezvous : "no known place", n->size);
+        return weir_fail(WEIR_MISFIT,
+                         "%d ranks that meet at %s: runs across machines come later; start them here with --workers %d", n->size,
+                         place->rendezvous[0] ? place->rendezvous : "no known place", n->size);
     if (!(z = calloc(1, sizeof *z)))
         return weir_fail_nomem(sizeof *z);
     n->link = z;
