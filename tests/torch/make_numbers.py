@@ -157,4 +157,5 @@ def main():
         train('lenet', model_lines('lenet', 10), put)
 
 
-main()
+if __name__ == '__main__':
+    main()
