@@ -5,11 +5,14 @@
 typedef struct dense {
     int64_t out;
     bool bias;
+    const char *weight; /* read by the graph */
 } dense;
 
 static const weir_opt options[] = {
     {"out", WEIR_OPT_INT, offsetof(dense, out), NULL, "how many outputs", 1, INT32_MAX, NULL, false, false},
     {"bias", WEIR_OPT_BOOL, offsetof(dense, bias), "yes", "adds a bias", 0, 0, NULL, false, false},
+    {"weight", WEIR_OPT_TEXT, offsetof(dense, weight), NULL, "the layer above whose weight is used here too", 0, 0, NULL, false,
+     false},
     {0}};
 
 static weir_err shape(void *self, const weir_model_input *input, const weir_shape *in, weir_shape *out, weir_weights *w,

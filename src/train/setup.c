@@ -68,7 +68,8 @@ static weir_err open_model(weir_trainer *t)
         return weir_fail_nomem(2 * t->params * sizeof(float));
     weir_model_attach(t->model, t->param, t->grad);
     weir_model_init(t->model, (uint64_t)t->set->seed);
-    weir_model_on_sum(t->model, sum_for_model, t);
+    if (t->all.size > 1)
+        weir_model_on_sum(t->model, sum_for_model, t);
     return name_streams(t);
 }
 
