@@ -1,6 +1,6 @@
 # Weir. `make demo` and `make test` do everything themselves; see README.md.
 #   make [FLAVOUR=release|asan|tsan]   build/FLAVOUR/weir and libweir.a
-#   make test | demo | asan | tsan | fuzz | lint | format | bench | install | clean
+#   make test | demo | asan | tsan | fuzz | lint | format | bench | check-long | install | clean
 FLAVOUR ?= release
 B := build/$(FLAVOUR)
 CC ?= gcc
@@ -32,7 +32,7 @@ TESTS := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/test_*.c))
 FUZZERS := $(patsubst tests/fuzz/%.c,build/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
 HELP_OBJ := $(patsubst tests/%.c,$(B)/tests/%.o,$(wildcard tests/help_*.c))
 
-.PHONY: all deps deps-dev test demo asan tsan fuzz lint format bench install clean tests
+.PHONY: all deps deps-dev test demo asan tsan fuzz lint format bench check-long install clean tests
 all: deps
 	@$(MAKE) --no-print-directory -s -j$$(nproc) $(B)/weir $(B)/libweir.a
 deps:
@@ -85,6 +85,9 @@ build/fuzz/%: tests/fuzz/%.c build/fuzz/libweir.a
 
 bench: all
 	@bench/run $(B)/weir
+
+check-long: all
+	@tests/check_long $(B)/weir
 
 install: all
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/lib/weir $(DESTDIR)$(PREFIX)/include \
