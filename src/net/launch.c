@@ -171,6 +171,8 @@ static void read_signals(launch *l)
         if (s.ssi_signo == SIGTSTP) {
             pause_all(l);
         } else if (s.ssi_signo != SIGCHLD) {
+            if (l->asked && l->failed <= 0 && s.ssi_signo != SIGUSR1 && s.ssi_signo != SIGUSR2)
+                l->failed = now(); /* a second one: leave now, those that cannot too */
             l->asked |= (uint64_t)1 << s.ssi_signo;
             signal_all(l, (int)s.ssi_signo);
         }
