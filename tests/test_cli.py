@@ -59,7 +59,7 @@ def test_config_file_and_flags_win(tmp_path):
     assert e[0]['batch'] == 32 and e[0]['seed'] == 5 and e[-1]['steps'] == 4
     config.write_text('model mlp\nbatsh 32\n')
     fails(2, 'train', '--config', config, says=['c:2', 'batsh', 'batch'])
-    fails(17, 'train', '--config', tmp_path / 'none', says=['none'])
+    fails(2, 'train', '--config', tmp_path / 'none', says=['none'])
 
 
 def test_log_has_the_contract_keys(tmp_path):
@@ -98,6 +98,55 @@ def test_out_that_holds_a_run_is_refused(tmp_path):
     assert sorted((f, os.stat(out / f).st_mtime_ns) for f in os.listdir(out)) == before
 
 
+def test_failed_runs_leave_what_was_there(tmp_path):
+    out, other, log = tmp_path / 'r', tmp_path / 'o', tmp_path / 'l'
+    log.write_text('mine\n')
+    weir('train', *TINY, '--data', 'idx:/no/such', '--out', out, '--log', log, '--quiet', code=17)
+    assert not out.exists() and log.read_text() == 'mine\n'      # a first run that fails does not block its own directory
+    train(out, *TINY)
+    train(other, *TINY, '--steps', 5)
+    before = {d: {f: (d / f).read_bytes() for f in ('config', 'log.jsonl')} for d in (out, other)}
+    fails(16, 'train', '--resume', out, '--model', 'mlp:hidden=17', '--steps', 5, '--quiet')
+    fails(2, 'train', '--resume', out, '--out', other, '--steps', 5, '--quiet', says=['holds a run'])
+    fails(2, 'train', '--resume', tmp_path / 'typo', *TINY, '--quiet')
+    assert not (tmp_path / 'typo').exists()
+    assert {d: {f: (d / f).read_bytes() for f in ('config', 'log.jsonl')} for d in (out, other)} == before
+    train(out, '--resume', out, '--epochs', 1)                    # how long, said the other way than before
+    assert end(out)['steps'] == 16
+    assert 'resume' not in (out / 'config').read_text() and 'out' not in (out / 'config').read_text()
+    weir('train', *TINY, '--log', log, '--quiet')
+    assert log.read_text().startswith('mine\n')
+
+
+def test_bytes_of_every_step(tmp_path):
+    """8 (p - 1) (n + 16) bytes a step over all ranks, evaluation not counted, and the lines add up to the end's"""
+    out = tmp_path / 'r'
+    train(out, *TINY, '--steps', 7, '--workers', 3, '--eval-every', 2)
+    steps, n = events(out, 'step'), events(out, 'start')[0]['params']
+    assert [e['step'] for e in steps] == list(range(1, 8))
+    assert all(e['sent_bytes'] == e['received_bytes'] == 8 * 2 * (n + 16) for e in steps)
+    assert sum(e['sent_bytes'] for e in steps) == end(out)['sent_bytes']
+
+
+def test_commands_refuse_what_they_would_ignore(tmp_path):
+    fails(2, 'eval', tmp_path, '--lr', 3, says=['--lr'])
+    fails(2, 'bench', 'train', '--model', 'mlp', '--out', tmp_path, says=['--out'])
+    assert '--threads' in weir('help', 'bench')[0] and '--resume' not in weir('help', 'bench')[0]
+
+
+def test_debug_shows_what_happens():
+    _, err = weir('train', *TINY, '--quiet', '--workers', 2, WEIR_DEBUG='trace,coll')
+    assert 'all-reduce' in err and 'net:' not in err
+    assert 'has met' in weir('train', *TINY, '--quiet', '--workers', 2, WEIR_DEBUG='info')[1]
+    assert 'WEIR_TYPO' in weir('list', 'codec', WEIR_TYPO='1')[1]
+
+
+def test_output_that_cannot_be_written():
+    with open('/dev/full', 'w') as full:
+        p = subprocess.run([WEIR, 'list'], stdout=full, stderr=subprocess.PIPE, text=True, env=environment())
+    assert p.returncode == 14 and 'standard output' in p.stderr
+
+
 def test_eval(tmp_path):
     out = tmp_path / 'r'
     train(out, *TINY)
@@ -119,7 +168,8 @@ def test_bench():
     e = json.loads(out)
     assert set('bench model params batch threads step_ms samples_per_s peak_rss_mib'.split()) <= set(e) and e['params'] == 61706
     out, _ = weir('bench', 'train', '--model', 'mlp', '--batch', 16, '--workers', 2, '--steps', 2, '--json')
-    assert json.loads(out)['workers'] == 2
+    e = json.loads(out)
+    assert e['workers'] == 2 and e['replicas'] == 1 and set('samples wall_s train_s loss metric value best ratio ratio_all faults params_hash exit sent_bytes dense_bytes optim coll'.split()) <= set(e)
     for line in weir('bench', 'allreduce', '--workers', 3, '--floats', 1000, '--json')[0].splitlines():
         assert set('bench net coll ranks floats us gb_per_s busbw'.split()) <= set(json.loads(line))
     fails(2, 'bench', 'nothing')

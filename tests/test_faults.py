@@ -1,7 +1,7 @@
 """It never hangs, and it says who: ranks and the launcher killed and stopped at random instants."""
-import os, random, re, signal, time
+import os, random, re, signal, subprocess, time
 import pytest
-from weirlib import SMALL, alive, children, events, leftovers, start, wait_for
+from weirlib import SMALL, WEIR, alive, children, environment, events, leftovers, start, wait_for
 
 WORKERS = 4
 LONG = ['--model', 'lenet', '--data', SMALL, '--batch', 64, '--steps', 1000000, '--save-every', 20, '--eval-every', 50, '--workers', WORKERS,
@@ -94,3 +94,29 @@ def test_kill_launcher_with_a_stopped_rank(tmp_path):
     gone(ranks, 2)
     p.communicate()
     assert not leftovers(out)
+
+
+def test_kill_launcher_of_a_bench(tmp_path):
+    p = start('bench', 'train', '--model', 'lenet', '--workers', 2, '--steps', 1000000)
+    ranks = wait_for(lambda: len(children(p.pid)) == 2 and children(p.pid))
+    time.sleep(0.7)
+    p.kill()
+    gone(ranks, 2)
+    p.communicate()
+    assert not leftovers()
+
+
+def test_run_directory_is_not_ours_to_empty(tmp_path):
+    """WEIR_RUN may name anything: only sockets of this run are removed"""
+    victim = tmp_path / 'victim'
+    victim.mkdir()
+    (victim / 'file').write_text('mine')
+    env = environment(RANK='0', WORLD_SIZE='2', LOCAL_RANK='0', LOCAL_WORLD_SIZE='2', MASTER_ADDR='127.0.0.1', MASTER_PORT='1', WEIR_RUN=str(victim))
+    p = subprocess.Popen([WEIR, 'train', *map(str, LONG)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env)
+    time.sleep(0.5)
+    for _ in range(2):
+        p.terminate()
+        time.sleep(0.2)
+    p.kill()
+    p.communicate()
+    assert (victim / 'file').read_text() == 'mine'

@@ -36,7 +36,7 @@ static weir_err bench(int argc, char **argv, weir_arena *arena, int *code)
         return weir_fail(WEIR_USAGE, "--floats %s: a whole number was expected", floats);
     if (cli_launch(argc, argv, &s, code))
         return WEIR_OK;
-    WEIR_TRY(cli_place(&s, &place));
+    WEIR_TRY(cli_enter(&s, NULL, &place));
     if (!strcmp(kind[0], "allreduce"))
         return weir_bench_allreduce(&s, &place, weir_settings_given(&s, "coll") ? s.coll : NULL, (size_t)n, json != NULL, stdout);
     weir_bench b = {.kind = kind[0], .steps = (uint64_t)s.steps, .json = json != NULL, .out = stdout};

@@ -10,7 +10,7 @@ typedef struct cli_command {
     const char *name, *usage, *help;
     int (*run)(int argc, char **argv);
     const char *more; /* what `weir help NAME` prints below the options; NULL: nothing */
-    bool settings;    /* takes the options of a run */
+    const char *keys; /* which options of a run it takes, a space before and behind each; "*": all; NULL: none */
 } cli_command;
 extern const cli_command cli_commands[];
 
@@ -23,14 +23,14 @@ int cli_end(weir_err err);
 /* Options that a command has besides those of a run. */
 typedef struct cli_extra { const char *name; bool flag; const char **value; const char *help; } cli_extra;
 /* --key value, --key=value, and words that are not options, which go to `word` (NULL-ended room for `words`). */
+bool cli_takes(const char *command, const char *key); /* by its row in cli_commands */
 weir_err cli_options(int argc, char **argv, weir_settings *, const cli_extra *, const char **word, int words);
 
 /* Starts --workers copies if this is not yet one of them: true, and *code is what to leave with. */
 bool cli_launch(int argc, char **argv, const weir_settings *, int *code);
-weir_err cli_place(const weir_settings *, weir_place *);
 
-/* Signals are blocked in all threads and read here: the first SIGINT or SIGTERM is stored in *stop, a second one ends the
- * process at once, as does the launcher's end. */
-weir_err cli_signals(atomic_int *stop, const weir_place *);
-void cli_signals_block(void);
+/* Every command that runs as a rank enters here: finds its place, blocks signals in all threads and reads them on one of its own. The
+ * first SIGINT or SIGTERM is stored in *stop, a second one ends the process at once (the first, where stop is NULL), as does the
+ * launcher's end. */
+weir_err cli_enter(const weir_settings *, atomic_int *stop, weir_place *);
 #endif

@@ -12,24 +12,24 @@
 const cli_command cli_commands[] = {
     {"train", "weir train --model NAME --data SPEC --epochs N [option value]...",
      "trains; starts --workers processes on this machine, or is the rank that a launcher's variables name", cli_train,
-     "--config FILE reads the same keys, one `key value` a line; options on the command line win.", true},
+     "--config FILE reads the same keys, one `key value` a line; options on the command line win.", "*"},
     {"eval", "weir eval DIR --data SPEC", "evaluates the newest whole checkpoint of a run directory, or the one named", cli_eval,
-     "DIR is a run directory or a step-N inside it. Without --data the run's own data are used.", false},
+     "DIR is a run directory or a step-N inside it. Without --data and --model the run's own are used.", " data model threads batch "},
     {"bench", "weir bench compute|train|allreduce [--model M] [--batch N] [--steps N] [--threads T] [--workers P] [--json]",
      "measures whole steps on synthetic data, or a collective", cli_bench,
      "compute and train: --steps N timed steps after 3 untimed ones; train also takes --exchange --codec --coll --net --optim.\n"
      "allreduce: --floats N and --coll C (all that fit, if not given). --json prints one JSON object a line.",
-     false},
-    {"list", "weir list [axis]", "shows every variant of every axis with its options, defaults and help", cli_list, NULL, false},
-    {"help", "weir help [command]", "shows help", cli_help, NULL, false},
+     " model data batch accumulate steps threads workers exchange codec coll net optim lr clip seed timeout stall "},
+    {"list", "weir list [axis]", "shows every variant of every axis with its options, defaults and help", cli_list, NULL, NULL},
+    {"help", "weir help [command]", "shows help", cli_help, NULL, NULL},
     {0},
 };
 
 static void help_command(const cli_command *c)
 {
     printf("%s\n%s.\n", c->usage, c->help);
-    if (c->settings)
-        for (const weir_opt *o = weir_settings_options; o->name; o++) {
+    for (const weir_opt *o = weir_settings_options; o->name; o++)
+        if (cli_takes(c->name, o->name)) {
             char head[64];
             snprintf(head, sizeof head, "--%s%s%s", o->name, o->standard ? " " : "", o->standard ? o->standard : "");
             printf("  %-22s %s\n", head, o->help);
@@ -66,6 +66,8 @@ int cli_list(int argc, char **argv)
     for (size_t i = 0; i < sizeof axis / sizeof *axis; i++)
         if (argc < 2 || !strcmp(argv[1], axis[i].name)) {
             weir_plug_print(stdout, axis[i].table, axis[i].name);
+            if (axis[i].table == weir_datas)
+                weir_data_print_sets(stdout);
             any = true;
         }
     if (!any)

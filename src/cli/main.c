@@ -14,21 +14,28 @@ int cli_end(weir_err err)
     return weir_err_exit(err);
 }
 
+/* What was printed has arrived, or that is the error. */
+static int said(int code)
+{
+    return !code && (fflush(stdout) || ferror(stdout)) ? cli_end(weir_fail(WEIR_DISK, "standard output cannot be written")) : code;
+}
+
 int main(int argc, char **argv)
 {
     const char *name = argc > 1 ? argv[1] : "help";
 
     weir_log_setup();
     if (!strcmp(name, "--version") || !strcmp(name, "version"))
-        return printf("weir %s\n", weir_version()) < 0;
+        return printf("weir %s\n", weir_version()), said(0);
     if (!strcmp(name, "--help") || !strcmp(name, "-h"))
         name = "help";
     for (const cli_command *c = cli_commands; c->name; c++) {
         if (strcmp(c->name, name))
             continue;
-        if (argc > 2 && (!strcmp(argv[2], "--help") || !strcmp(argv[2], "-h")))
-            return cli_help(2, (char *[]){"help", argv[1], NULL});
-        return c->run(argc > 1 ? argc - 1 : 1, argc > 1 ? argv + 1 : (char *[]){"help", NULL});
+        for (int i = 2; i < argc; i++)
+            if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h"))
+                return said(cli_help(2, (char *[]){"help", argv[1], NULL}));
+        return said(c->run(argc > 1 ? argc - 1 : 1, argc > 1 ? argv + 1 : (char *[]){"help", NULL}));
     }
     return cli_end(weir_fail(WEIR_USAGE, "there is no command '%s': try weir help", name));
 }

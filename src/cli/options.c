@@ -1,7 +1,7 @@
 /* options.c - the command line into settings. */
 #include "cli/cli.h"
 #include "net/launch.h"
-#include "net/place.h"
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,9 +32,9 @@ static weir_err take_option(int argc, char **argv, int *i, weir_settings *s, con
     snprintf(key, sizeof key, "%.*s", value ? (int)(value - text) : (int)strlen(text), text);
     for (char *c = key; *c; c++)
         *c = *c == '_' ? '-' : *c;
-    const weir_opt *o = run_option(key);
+    const weir_opt *o = cli_takes(argv[0], key) ? run_option(key) : NULL;
     more = extra_option(extra, key);
-    if (!o && !more && strcmp(key, "config"))
+    if (!o && !more && (strcmp(key, "config") || !cli_takes(argv[0], "config")))
         return weir_fail(WEIR_USAGE, "there is no option --%s: try weir help %s", key, argv[0]);
     if (value)
         value++;
@@ -73,6 +73,17 @@ weir_err cli_options(int argc, char **argv, weir_settings *s, const cli_extra *e
     return weir_settings_resume(s);
 }
 
+bool cli_takes(const char *command, const char *key)
+{
+    char word[80];
+
+    snprintf(word, sizeof word, " %s ", key);
+    for (const cli_command *c = cli_commands; c->name; c++)
+        if (!strcmp(c->name, command))
+            return c->keys && (!strcmp(c->keys, "*") || strstr(c->keys, word));
+    return false;
+}
+
 bool cli_launch(int argc, char **argv, const weir_settings *s, int *code)
 {
     char **all;
@@ -82,6 +93,7 @@ bool cli_launch(int argc, char **argv, const weir_settings *s, int *code)
         return false;
     if (!(all = calloc((size_t)argc + 2, sizeof *all)))
         return *code = cli_end(weir_fail_nomem(0)), true;
+    signal(SIGPIPE, SIG_IGN); /* a reader that is gone is no reason to stop the run */
     all[0] = "weir";
     memcpy(all + 1, argv, (size_t)argc * sizeof *all);
     err = weir_launch((int)s->workers, all, code);
@@ -89,12 +101,4 @@ bool cli_launch(int argc, char **argv, const weir_settings *s, int *code)
         *code = cli_end(err);
     free(all);
     return true;
-}
-
-weir_err cli_place(const weir_settings *s, weir_place *place)
-{
-    WEIR_TRY(weir_place_find(-1, 0, NULL, place));
-    place->timeout = s->timeout;
-    place->stall = s->stall;
-    return WEIR_OK;
 }

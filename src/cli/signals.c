@@ -1,8 +1,9 @@
 /* signals.c - a thread that reads signals and watches the launcher. */
 #include "cli/cli.h"
-#include "core/file.h"
+#include "core/log.h"
 #include "core/task.h"
 #include "net/launch.h"
+#include "net/place.h"
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -13,30 +14,25 @@
 static struct {
     atomic_int *stop;
     int fd, lifeline;
-    char run_dir[128];
+    weir_place place;
 } watch;
 
 static void our_signals(sigset_t *set)
 {
     sigemptyset(set);
-    for (int *s = (int[]){SIGINT, SIGTERM, SIGHUP, 0}; *s; s++)
+    for (int *s = (int[]){SIGINT, SIGTERM, SIGHUP, 0}; *s; s++) {
+        struct sigaction was;
+        if (!sigaction(*s, NULL, &was) && was.sa_handler == SIG_IGN)
+            continue; /* nohup's wish */
         sigaddset(set, *s);
-}
-
-void cli_signals_block(void)
-{
-    sigset_t set;
-
-    our_signals(&set);
-    sigprocmask(SIG_BLOCK, &set, NULL);
-    signal(SIGPIPE, SIG_IGN);
+    }
 }
 
 /* Files are whole or have no name: leaving at once loses nothing but the sockets of a run that has not met yet. */
 static void leave(int code)
 {
-    if (watch.run_dir[0])
-        weir_tree_remove(watch.run_dir);
+    if (watch.place.run_dir[0])
+        weir_run_dir_remove(watch.place.run_dir, watch.place.size);
     _exit(code);
 }
 
@@ -53,25 +49,41 @@ static weir_err watcher(void *arg)
             leave(WEIR_LOST); /* the launcher is gone */
         if (!at[0].revents || read(watch.fd, &info, sizeof info) != sizeof info)
             continue;
-        if (atomic_load(watch.stop))
+        if (!watch.stop || atomic_load(watch.stop))
             leave(128 + (int)info.ssi_signo);
         atomic_store(watch.stop, (int)info.ssi_signo);
     }
     return WEIR_OK;
 }
 
-weir_err cli_signals(atomic_int *stop, const weir_place *place)
+static weir_err watch_signals(atomic_int *stop, const weir_place *place)
 {
     weir_launched launched;
     weir_task *task;
     sigset_t set;
 
     our_signals(&set);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    signal(SIGPIPE, SIG_IGN);
     weir_launched_find(&launched);
     watch.stop = stop;
     watch.lifeline = launched.lifeline;
-    snprintf(watch.run_dir, sizeof watch.run_dir, "%s", place->run_dir);
+    watch.place = *place;
     if ((watch.fd = signalfd(-1, &set, SFD_CLOEXEC)) < 0)
         return weir_fail(WEIR_FAILED, "signals cannot be read");
     return weir_task_start(weir_rt_threads(), "signals", watcher, NULL, &task); /* ends with the process */
+}
+
+weir_err cli_enter(const weir_settings *s, atomic_int *stop, weir_place *place)
+{
+    char name[32];
+
+    WEIR_TRY(weir_place_find(-1, 0, NULL, place));
+    place->timeout = s->timeout;
+    place->stall = s->stall;
+    if (place->size > 1) {
+        snprintf(name, sizeof name, "rank %d", place->rank);
+        weir_log_name(name);
+    }
+    return watch_signals(stop, place);
 }

@@ -1,6 +1,5 @@
 /* train.c - weir train. */
 #include "cli/cli.h"
-#include "core/log.h"
 #include "train/run.h"
 #include <unistd.h>
 
@@ -9,15 +8,8 @@ static weir_err train(const weir_settings *s, int *stopped)
     static atomic_int stop; /* read by the signal thread until the process ends */
     weir_place place;
     weir_result result;
-    char name[32];
 
-    cli_signals_block();
-    WEIR_TRY(cli_place(s, &place));
-    if (place.size > 1) {
-        snprintf(name, sizeof name, "rank %d", place.rank);
-        weir_log_name(name);
-    }
-    WEIR_TRY(cli_signals(&stop, &place));
+    WEIR_TRY(cli_enter(s, &stop, &place));
     weir_hooks hooks = {.stop = &stop, .people = s->quiet ? NULL : stdout, .live = isatty(STDOUT_FILENO)};
     return weir_train_run(s, &place, &hooks, &result, stopped);
 }

@@ -48,7 +48,7 @@ static weir_err check_range(const weir_opt *o, const char *owner, const char *va
 
     if ((o->min == 0 && o->max == 0) || (x >= o->min && x <= o->max))
         return WEIR_OK;
-    if (o->max >= 1e18)
+    if (x < o->min && o->max >= 1e15)
         snprintf(wanted, sizeof wanted, "at least %g", o->min);
     else
         snprintf(wanted, sizeof wanted, "a value from %g to %g", o->min, o->max);

@@ -162,3 +162,9 @@ weir_err weir_batch_new(const weir_data_facts *facts, int room, weir_arena *a, w
         batch->label = out;
     return WEIR_OK;
 }
+
+void weir_data_print_sets(FILE *f)
+{
+    for (size_t i = 0; i < sizeof sets / sizeof *sets; i++)
+        fprintf(f, "  %-12s a set by its name alone; if it is missing: %s\n", sets[i].name, sets[i].cure);
+}

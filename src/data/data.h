@@ -60,6 +60,8 @@ typedef struct weir_data_use { const weir_data *data; void *self; weir_data_fact
  * is known. */
 weir_err weir_data_open(const char *spec, const weir_data_need *, weir_arena *, weir_data_use *);
 void weir_data_close(weir_data_use *);
+/* The sets that are known by name, for `weir list`. */
+void weir_data_print_sets(FILE *);
 /* Memory for `room` samples of these facts. */
 weir_err weir_batch_new(const weir_data_facts *, int room, weir_arena *, weir_batch *);
 

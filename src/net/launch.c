@@ -81,8 +81,12 @@ static weir_err watch_signals(launch *l)
     sigset_t set;
 
     sigemptyset(&set);
-    for (int i = 0; i < FORWARDED; i++)
+    for (int i = 0; i < FORWARDED; i++) {
+        struct sigaction was;
+        if (!sigaction(forwarded[i], NULL, &was) && was.sa_handler == SIG_IGN)
+            continue; /* nohup's wish holds for us too */
         sigaddset(&set, forwarded[i]);
+    }
     sigaddset(&set, SIGCHLD);
     sigaddset(&set, SIGTSTP);
     l->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
@@ -167,6 +171,8 @@ static void read_signals(launch *l)
         if (s.ssi_signo == SIGTSTP) {
             pause_all(l);
         } else if (s.ssi_signo != SIGCHLD) {
+            if (l->asked && l->failed <= 0 && s.ssi_signo != SIGUSR1 && s.ssi_signo != SIGUSR2)
+                l->failed = now(); /* a second one: leave now, those that cannot too */
             l->asked |= (uint64_t)1 << s.ssi_signo;
             signal_all(l, (int)s.ssi_signo);
         }
@@ -276,10 +282,24 @@ static void print_failure(const launch *l, const weir_child *c)
     fflush(stderr);
 }
 
+/* 128 + n if all left with that: they agreed to stop for a signal that one of them was sent. */
+static int agreed_code(const launch *l)
+{
+    int code = WIFEXITED(l->child[0].status) ? WEXITSTATUS(l->child[0].status) : 0;
+
+    for (int r = 1; r < l->size; r++)
+        if (!WIFEXITED(l->child[r].status) || WEXITSTATUS(l->child[r].status) != code)
+            return 0;
+    return code == 128 + SIGINT || code == 128 + SIGTERM || code == 128 + SIGHUP ? code : 0;
+}
+
 static int verdict(launch *l)
 {
     weir_child *first = first_failure(l);
     int requested = requested_code(l);
+
+    if (agreed_code(l))
+        return agreed_code(l);
 
     if (first && (!requested || is_cause(first))) {
         print_failure(l, first);
@@ -294,15 +314,15 @@ static int verdict(launch *l)
 /* ---- from beginning to end ---- */
 
 /* Ranks remove their files once all have met; those that died before have left theirs. */
-static void remove_run(const weir_run_env *env)
+void weir_run_dir_remove(const char *dir, int size)
 {
     char path[256];
 
-    for (int r = 0; r < env->size; r++) {
-        snprintf(path, sizeof path, "%s/r%d", env->dir, r);
+    for (int r = 0; r < size; r++) {
+        snprintf(path, sizeof path, "%s/r%d", dir, r);
         unlink(path);
     }
-    rmdir(env->dir);
+    rmdir(dir);
 }
 
 static weir_err start_all(launch *l, char **argv)
@@ -317,7 +337,7 @@ static weir_err start_all(launch *l, char **argv)
 static void clean_up(launch *l)
 {
     if (l->env.dir[0])
-        remove_run(&l->env);
+        weir_run_dir_remove(l->env.dir, l->env.size);
     if (l->board)
         munmap(l->board, l->board_bytes);
     for (int i = 0; i < 4; i++) {

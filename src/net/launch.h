@@ -22,6 +22,8 @@ typedef struct weir_launched {
     struct weir_board *board; /* NULL: none */
 } weir_launched;
 void weir_launched_find(weir_launched *);
+/* Removes what ranks that never met have left: the sockets of a run of `size` ranks and their directory, nothing else. */
+void weir_run_dir_remove(const char *dir, int size);
 /* One slot per rank; written by its rank alone. */
 typedef struct weir_board_slot { _Atomic uint64_t doing; char pad[56]; } weir_board_slot; /* step << 8 | phase */
 typedef struct weir_board {

@@ -1,5 +1,6 @@
 /* net.c - the table of worlds, a run from open to close, small verbs. */
 #include "net/world.h"
+#include "core/log.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,6 +48,9 @@ static weir_err first_fibre(void *arg)
 {
     first *f = arg;
     weir_err err = f->net->life ? weir_life_meet(f->net) : WEIR_OK;
+
+    if (!err)
+        weir_log(WEIR_LOG_INFO, "net", "rank %d of %d has met all others over %s", f->net->rank, f->net->size, weir_net_name(f->net));
 
     if (!err)
         err = f->fn(f->net, f->arg);

@@ -2,6 +2,7 @@
 #include "core/vec.h"
 #include "train/run.h"
 #include "train/trainer.h"
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -29,11 +30,44 @@ static weir_err print(FILE *out, weir_json *line, bool json, const char *text)
 
 /* ---- bench compute|train ---- */
 
-typedef struct stepping { const weir_settings *set; const weir_place *place; const weir_bench *bench; } stepping;
+typedef struct stepping { const weir_settings *set; const weir_place *place; const weir_bench *bench; weir_trainer t; } stepping;
 
-static weir_err report_steps(weir_trainer *t, const weir_bench *b, uint64_t samples, double seconds, double sent)
+/* What the timed steps came to. */
+typedef struct timed { uint64_t samples; double seconds, wall_s, sent, loss; int replicas; } timed;
+
+/* As `end` of a run's log, with the options measured. Nothing is evaluated. */
+static void put_train(weir_json *j, const weir_trainer *t, const weir_bench *b, const timed *m)
 {
-    double dense = 8.0 * (double)t->params * (t->all.size - 1) * (double)b->steps;
+    double dense = 8.0 * (double)t->params * (t->all.size - 1) * (double)b->steps, ratio = m->sent > 0 ? dense / m->sent : 1;
+    char hash[24];
+
+    snprintf(hash, sizeof hash, "%016llx", (unsigned long long)weir_trainer_hash(t));
+    weir_json_put_int(j, "workers", t->all.size);
+    weir_json_put_int(j, "steps", (int64_t)b->steps);
+    weir_json_put_int(j, "samples", (int64_t)m->samples);
+    weir_json_put_real(j, "wall_s", m->wall_s);
+    weir_json_put_real(j, "train_s", m->seconds);
+    weir_json_put_real(j, "loss", m->loss);
+    weir_json_put_text(j, "metric", weir_trainer_metric(t));
+    weir_json_put_real(j, "value", NAN);
+    weir_json_put_real(j, "best", NAN);
+    weir_json_put_text(j, "exchange", t->set->exchange);
+    weir_json_put_text(j, "codec", t->set->codec);
+    weir_json_put_text(j, "coll", t->coll.coll->plug.name);
+    weir_json_put_text(j, "net", weir_net_name(t->net));
+    weir_json_put_text(j, "optim", t->set->optim);
+    weir_json_put_int(j, "sent_bytes", (int64_t)m->sent);
+    weir_json_put_int(j, "dense_bytes", (int64_t)dense);
+    weir_json_put_real(j, "ratio", ratio);
+    weir_json_put_real(j, "ratio_all", ratio);
+    weir_json_put_int(j, "faults", 0);
+    weir_json_put_text(j, "params_hash", hash);
+    weir_json_put_int(j, "replicas", m->replicas);
+    weir_json_put_int(j, "exit", 0);
+}
+
+static weir_err report_steps(const weir_trainer *t, const weir_bench *b, const timed *m)
+{
     weir_json *j = weir_json_object();
     char text[200];
 
@@ -44,60 +78,54 @@ static weir_err report_steps(weir_trainer *t, const weir_bench *b, uint64_t samp
     weir_json_put_int(j, "params", (int64_t)t->params);
     weir_json_put_int(j, "batch", t->set->batch);
     weir_json_put_int(j, "threads", t->threads);
-    weir_json_put_real(j, "step_ms", seconds / (double)b->steps * 1e3);
-    weir_json_put_real(j, "samples_per_s", (double)samples / seconds);
+    weir_json_put_real(j, "step_ms", m->seconds / (double)b->steps * 1e3);
+    weir_json_put_real(j, "samples_per_s", (double)m->samples / m->seconds);
     weir_json_put_real(j, "peak_rss_mib", weir_peak_rss_mib());
-    if (!strcmp(b->kind, "train")) {
-        weir_json_put_int(j, "workers", t->all.size);
-        weir_json_put_int(j, "steps", (int64_t)b->steps);
-        weir_json_put_text(j, "exchange", t->set->exchange);
-        weir_json_put_text(j, "codec", t->set->codec);
-        weir_json_put_text(j, "coll", t->coll.coll->plug.name);
-        weir_json_put_text(j, "net", weir_net_name(t->net));
-        weir_json_put_text(j, "optim", t->set->optim);
-        weir_json_put_real(j, "sent_bytes", sent);
-        weir_json_put_real(j, "dense_bytes", dense);
-        weir_json_put_real(j, "ratio", sent > 0 ? dense / sent : 1);
-    }
-    snprintf(text, sizeof text, "%s: %s, batch %lld, %d worker%s x %d threads: %.3f ms a step, %.1f samples/s, %.0f MiB", b->kind,
-             t->set->model, (long long)t->set->batch, t->all.size, t->all.size > 1 ? "s" : "", t->threads,
-             seconds / (double)b->steps * 1e3, (double)samples / seconds, weir_peak_rss_mib());
+    if (!strcmp(b->kind, "train"))
+        put_train(j, t, b, m);
+    snprintf(text, sizeof text, "%s: %s, batch %lld, %d worker%s x %d thread%s: %.3f ms a step, %.1f samples/s, %.0f MiB", b->kind,
+             t->set->model, (long long)t->set->batch, t->all.size, t->all.size > 1 ? "s" : "", t->threads, t->threads > 1 ? "s" : "",
+             m->seconds / (double)b->steps * 1e3, (double)m->samples / m->seconds, weir_peak_rss_mib());
     return print(b->out, j, b->json, text);
 }
 
 static weir_err time_steps(weir_trainer *t, const weir_bench *b)
 {
+    double opened = weir_now(weir_net_rt(weir_comm_net(t->comm))), begun;
     weir_step_report report;
-    weir_net_count before;
-    uint64_t samples = 0;
-    double begun;
+    uint64_t before;
+    timed m = {0};
 
     WEIR_TRY(weir_trainer_open(t));
     WEIR_TRY(weir_trainer_begin(t));
     for (int i = 0; i < UNTIMED; i++)
         WEIR_TRY(weir_trainer_step(t, &report));
-    before = weir_net_counted(t->net);
+    before = t->sent;
     begun = weir_now(t->rt);
     for (uint64_t i = 0; i < b->steps; i++) {
         WEIR_TRY(weir_trainer_step(t, &report));
-        samples += report.samples;
+        m.samples += report.samples;
     }
-    double seconds = weir_now(t->rt) - begun, sent = (double)(weir_net_counted(t->net).sent - before.sent);
-    WEIR_TRY(weir_trainer_sum(t, &sent, 1));
-    return t->all.me ? WEIR_OK : report_steps(t, b, samples, seconds, sent);
+    m.seconds = weir_now(t->rt) - begun;
+    m.wall_s = weir_now(t->rt) - opened;
+    m.loss = report.loss;
+    m.sent = (double)(t->sent - before);
+    WEIR_TRY(weir_trainer_sum(t, &m.sent, 1));
+    WEIR_TRY(weir_trainer_replicas(t, &m.replicas));
+    return t->all.me ? WEIR_OK : report_steps(t, b, &m);
 }
 
 static weir_err steps_compute(weir_comm *comm, void *arg)
 {
     stepping *s = arg;
-    weir_trainer t = {.set = s->set, .place = s->place, .comm = comm};
-    weir_err err = time_steps(&t, s->bench);
 
-    weir_trainer_close(&t);
-    return err;
+    s->t = (weir_trainer){.set = s->set, .place = s->place, .comm = comm};
+    return time_steps(&s->t, s->bench);
 }
 
-static weir_err steps_rank(weir_net *net, void *arg) { return weir_comm_run(net, steps_compute, arg); }
+static void steps_close(void *arg) { weir_trainer_close(&((stepping *)arg)->t); }
+
+static weir_err steps_rank(weir_net *net, void *arg) { return weir_comm_run(net, steps_compute, steps_close, arg); }
 
 weir_err weir_bench_run(const weir_settings *set, const weir_place *place, const weir_bench *bench)
 {
@@ -110,7 +138,7 @@ weir_err weir_bench_run(const weir_settings *set, const weir_place *place, const
     }
     s.steps = (int64_t)bench->steps + UNTIMED;
     s.epochs = 0;
-    return weir_net_run(s.net, place, steps_rank, &(stepping){&s, place, bench});
+    return weir_net_run(s.net, place, steps_rank, &(stepping){.set = &s, .place = place, .bench = bench});
 }
 
 /* ---- bench allreduce ---- */

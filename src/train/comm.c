@@ -18,6 +18,7 @@ struct weir_comm {
     weir_err err; /* of the first job that failed, with its sentence; written by the comm task before it answers */
     char why[WEIR_WHY_MAX];
     weir_err (*compute)(weir_comm *, void *);
+    void (*close)(void *);
     void *arg;
 };
 
@@ -25,11 +26,13 @@ weir_net *weir_comm_net(weir_comm *c) { return c->net; }
 
 static weir_err post(weir_comm *c, weir_err (*fn)(void *), void *arg, bool answer)
 {
-    job *j = &c->job[c->posted++ % (ROOM + 1)];
+    job *j = &c->job[c->posted % (ROOM + 1)];
 
     *j = (job){fn, arg, answer};
-    weir_err err = weir_queue_put(c->jobs, j);
-    return err ? weir_fail(WEIR_FAILED, "the queue to the comm task is full: more than %d buckets", ROOM) : WEIR_OK;
+    if (weir_queue_put(c->jobs, j))
+        return weir_fail(WEIR_FAILED, "the queue to the comm task is full: more than %d buckets", ROOM);
+    c->posted++;
+    return WEIR_OK;
 }
 
 weir_err weir_comm_post(weir_comm *c, weir_err (*fn)(void *), void *arg) { return post(c, fn, arg, false); }
@@ -43,15 +46,26 @@ weir_err weir_comm_call(weir_comm *c, weir_err (*fn)(void *), void *arg)
     return c->err ? weir_fail(c->err, "%s", c->why) : WEIR_OK;
 }
 
+static weir_err nothing(void *arg)
+{
+    (void)arg;
+    return WEIR_OK;
+}
+
 static weir_err compute(void *arg)
 {
     weir_comm *c = arg;
     weir_err err = c->compute(c, c->arg);
+    char why[WEIR_WHY_MAX];
 
-    if (err) /* peers, and our own comm task, may be waiting for what will never come */
+    snprintf(why, sizeof why, "%s", weir_why_text());
+    if (err) { /* peers, and our own comm task, may be waiting for what will never come */
         weir_net_abort(c->net, err);
+        weir_comm_call(c, nothing, NULL); /* behind all that was posted: the comm task has let go of our memory */
+    }
+    c->close(c->arg);
     weir_queue_shut(c->jobs);
-    return err;
+    return err ? weir_fail(err, "%s", why) : WEIR_OK;
 }
 
 static void serve(weir_comm *c)
@@ -68,7 +82,7 @@ static void serve(weir_comm *c)
     }
 }
 
-weir_err weir_comm_run(weir_net *net, weir_err (*fn)(weir_comm *, void *), void *arg)
+weir_err weir_comm_run(weir_net *net, weir_err (*fn)(weir_comm *, void *), void (*close)(void *), void *arg)
 {
     weir_arena *arena = weir_arena_new(); /* not the stack: fibres have little */
     weir_comm *c = arena ? WEIR_NEW(arena, weir_comm, 1) : NULL;
@@ -77,7 +91,7 @@ weir_err weir_comm_run(weir_net *net, weir_err (*fn)(weir_comm *, void *), void 
 
     if (!c)
         return weir_arena_free(arena), weir_fail_nomem(sizeof *c);
-    *c = (weir_comm){.net = net, .compute = fn, .arg = arg};
+    *c = (weir_comm){.net = net, .compute = fn, .close = close, .arg = arg};
     err = weir_queue_new(weir_net_rt(net), ROOM, &c->jobs);
     if (!err)
         err = weir_queue_new(weir_net_rt(net), 2, &c->answers);

@@ -8,8 +8,8 @@
 typedef struct weir_comm weir_comm;
 
 /* On the rank's first fibre: starts `compute` on a thread and does its jobs until it returns; gives its error, or the
- * jobs' first. [blocks] */
-weir_err weir_comm_run(weir_net *, weir_err (*compute)(weir_comm *, void *), void *arg);
+ * jobs' first. `close` (on the same thread, in any case) frees what compute made: by then no job uses it any more. [blocks] */
+weir_err weir_comm_run(weir_net *, weir_err (*compute)(weir_comm *, void *), void (*close)(void *), void *arg);
 
 /* On the compute thread: do this on the comm task, and do not wait. A failure is told by the next call. */
 weir_err weir_comm_post(weir_comm *, weir_err (*fn)(void *), void *arg);

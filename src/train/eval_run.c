@@ -3,7 +3,7 @@
 #include "train/run.h"
 #include "train/trainer.h"
 
-typedef struct evaluating { const char *checkpoint; weir_settings set; const weir_place *place; weir_result *result; weir_arena *arena; } evaluating;
+typedef struct evaluating { const char *checkpoint; weir_settings set; const weir_place *place; weir_result *result; weir_arena *arena; weir_trainer t; } evaluating;
 
 static weir_err evaluate(evaluating *e, weir_trainer *t)
 {
@@ -33,18 +33,18 @@ static weir_err evaluate(evaluating *e, weir_trainer *t)
 static weir_err compute(weir_comm *comm, void *arg)
 {
     evaluating *e = arg;
-    weir_trainer t = {.set = &e->set, .place = e->place, .comm = comm};
-    weir_err err = evaluate(e, &t);
 
-    weir_trainer_close(&t);
-    return err;
+    e->t = (weir_trainer){.set = &e->set, .place = e->place, .comm = comm};
+    return evaluate(e, &e->t);
 }
 
-static weir_err rank_main(weir_net *net, void *arg) { return weir_comm_run(net, compute, arg); }
+static void close_trainer(void *arg) { weir_trainer_close(&((evaluating *)arg)->t); }
+
+static weir_err rank_main(weir_net *net, void *arg) { return weir_comm_run(net, compute, close_trainer, arg); }
 
 weir_err weir_eval_run(const char *checkpoint, const weir_settings *set, const weir_place *place, weir_result *result)
 {
-    evaluating e = {checkpoint, *set, place, result, weir_arena_new()};
+    evaluating e = {.checkpoint = checkpoint, .set = *set, .place = place, .result = result, .arena = weir_arena_new()};
 
     if (!e.arena)
         return weir_fail_nomem(0);

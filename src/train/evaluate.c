@@ -45,6 +45,31 @@ weir_err weir_trainer_gather(weir_trainer *t, uint64_t mine, uint64_t *all)
     return weir_comm_call(t->comm, gather_job, &(gathering){t, all, off, len});
 }
 
+/* How many different numbers there are. */
+static int distinct(const uint64_t *x, int n)
+{
+    int count = 0;
+
+    for (int i = 0; i < n; i++) {
+        int k = 0;
+        while (k < i && x[k] != x[i])
+            k++;
+        count += k == i;
+    }
+    return count;
+}
+
+weir_err weir_trainer_replicas(weir_trainer *t, int *replicas)
+{
+    uint64_t *hash = WEIR_NEW(t->arena, uint64_t, t->all.size);
+
+    if (!hash)
+        return weir_fail_nomem(0);
+    WEIR_TRY(weir_trainer_gather(t, weir_trainer_hash(t), hash));
+    *replicas = distinct(hash, t->all.size);
+    return WEIR_OK;
+}
+
 static weir_err settle_job(void *arg)
 {
     weir_trainer *t = arg;

@@ -8,7 +8,7 @@
 struct weir_journal {
     weir_journal_setup set;
     FILE *file;
-    double began, shown;
+    double shown;
     bool line_open; /* the terminal shows a line that is not finished */
 };
 
@@ -19,8 +19,7 @@ weir_err weir_journal_open(const weir_journal_setup *set, weir_journal **journal
     if (!j)
         return weir_fail_nomem(sizeof *j);
     j->set = *set;
-    j->began = weir_now(set->rt);
-    if (set->path && !(j->file = fopen(set->path, set->append ? "a" : "w"))) {
+    if (set->path && !(j->file = fopen(set->path, "a"))) {
         free(j);
         return weir_fail(WEIR_DISK, "%s: cannot be written: %s", set->path, strerror(errno));
     }
@@ -35,7 +34,7 @@ weir_json *weir_journal_event(weir_journal *j, const char *event)
     if (!j || (!j->file && !j->set.event) || !(e = weir_json_object()))
         return NULL;
     weir_json_put_text(e, "event", event);
-    weir_json_put_real(e, "t", weir_now(j->set.rt) - j->began);
+    weir_json_put_real(e, "t", weir_now(j->set.rt) - j->set.began);
     return e;
 }
 

@@ -10,7 +10,7 @@ typedef struct weir_journal weir_journal;
 
 typedef struct weir_journal_setup {
     const char *path;  /* NULL: no file */
-    bool append;       /* a resumed run goes on in the same file */
+    double began;      /* when the run began */
     FILE *people;      /* where progress goes; NULL: nowhere */
     bool live;         /* people is a terminal: one line, rewritten */
     void (*event)(void *, const char *json);

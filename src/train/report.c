@@ -31,6 +31,8 @@ weir_err weir_report_start(weir_journal *j, const weir_trainer *t)
     const weir_settings *s = t->set;
     weir_json *e = weir_journal_event(j, "start");
 
+    if (t->step)
+        weir_journal_say(j, "resumed from %s at step %llu", s->resume, (unsigned long long)t->step);
     weir_journal_say(j, "weir %s: %s, %zu parameters, on %s: %d worker%s x %d thread%s, batch %lld, %s, codec %s, %s over %s", WEIR_VERSION,
                      s->model, t->params, s->data, t->all.size, t->all.size > 1 ? "s" : "", t->threads, t->threads > 1 ? "s" : "",
                      (long long)s->batch, s->exchange, s->codec, t->coll.coll->plug.name, weir_net_name(t->net));
@@ -57,12 +59,16 @@ weir_err weir_report_start(weir_journal *j, const weir_trainer *t)
 /* What a dense float32 ring all-reduce sends in one step, over all ranks. */
 static double dense_bytes(const weir_trainer *t) { return 8.0 * (double)t->params * (t->all.size - 1); }
 
+void weir_report_live(weir_journal *j, const weir_trainer *t, const weir_step_report *r)
+{
+    weir_journal_live(j, "step %llu of %llu  epoch %.2f  loss %.4f  rate %.4g  %.0f samples/s", (unsigned long long)r->step,
+                      (unsigned long long)t->steps, r->epoch, r->loss, r->rate, (double)r->samples / r->seconds);
+}
+
 weir_err weir_report_step(weir_journal *j, const weir_trainer *t, const weir_step_report *r)
 {
     weir_json *e = weir_journal_event(j, "step");
 
-    weir_journal_live(j, "step %llu of %llu  epoch %.2f  loss %.4f  rate %.4g  %.0f samples/s", (unsigned long long)r->step,
-                      (unsigned long long)t->steps, r->epoch, r->loss, r->rate, (double)r->samples / r->seconds);
     if (!e)
         return WEIR_OK;
     weir_json_put_int(e, "step", (int64_t)r->step);
@@ -129,20 +135,6 @@ weir_err weir_report_fault(weir_journal *j, const weir_fault *f, const char *act
     return weir_journal_write(j, e);
 }
 
-/* How many different numbers there are. */
-static int distinct(const uint64_t *x, int n)
-{
-    int count = 0;
-
-    for (int i = 0; i < n; i++) {
-        int k = 0;
-        while (k < i && x[k] != x[i])
-            k++;
-        count += k == i;
-    }
-    return count;
-}
-
 static weir_err write_end(weir_journal *j, const weir_trainer *t, const weir_tally *y, double wall_s, int stopped, double sent,
                           int replicas, const weir_result *result)
 {
@@ -178,15 +170,12 @@ static weir_err write_end(weir_journal *j, const weir_trainer *t, const weir_tal
 weir_err weir_report_end(weir_journal *j, weir_trainer *t, const weir_tally *y, double wall_s, int stopped, weir_result *result)
 {
     double sent = (double)t->sent;
-    uint64_t *hash = WEIR_NEW(t->arena, uint64_t, t->all.size);
+    int replicas;
 
-    if (!hash)
-        return weir_fail_nomem(0);
     *result = (weir_result){.steps = t->step, .samples = t->samples, .loss = y->loss, .metric = weir_trainer_metric(t), .value = y->value,
                             .samples_per_s = y->train_s > 0 ? (double)y->samples / y->train_s : 0, .params_hash = weir_trainer_hash(t)};
-    WEIR_TRY(weir_trainer_gather(t, result->params_hash, hash));
+    WEIR_TRY(weir_trainer_replicas(t, &replicas));
     WEIR_TRY(weir_trainer_sum(t, &sent, 1));
-    int replicas = distinct(hash, t->all.size);
     WEIR_TRY(write_end(j, t, y, wall_s, stopped, sent, replicas, result));
     if (stopped)
         weir_journal_say(j, "stopped by signal %d at step %llu%s%s", stopped, (unsigned long long)t->step,

@@ -37,8 +37,15 @@ const weir_opt weir_settings_options[] = {
 };
 #undef AT
 
-/* where things go is said anew for each start: these are never taken from a run's config */
-static const char *const not_resumed[] = {"out", "log", "resume", "quiet", NULL};
+/* where things go is said anew for each start: these are never written to a run's config, nor taken from one */
+static const char *const not_kept[] = {"out", "log", "resume", "quiet", NULL};
+
+static bool listed(const char *const *list, const char *key)
+{
+    while (list && *list && strcmp(*list, key))
+        list++;
+    return list && *list;
+}
 
 static int place(const char *key)
 {
@@ -89,11 +96,10 @@ static weir_err read_line(weir_settings *s, char *line, const char *path, int nu
     for (end = value + strlen(value); end > value && strchr(" \t", end[-1]);)
         *--end = 0;
     plain_key(plain, sizeof plain, key);
-    for (; skip && *skip; skip++)
-        if (!strcmp(*skip, plain))
-            return WEIR_OK;
-    if (place(plain) >= 0 && weir_settings_given(s, plain))
+    if (listed(skip, plain) || (place(plain) >= 0 && weir_settings_given(s, plain)))
         return WEIR_OK;
+    if ((!strcmp(plain, "steps") && weir_settings_given(s, "epochs")) || (!strcmp(plain, "epochs") && weir_settings_given(s, "steps")))
+        return WEIR_OK; /* how long was said on the command line, the other way */
     weir_err err = weir_settings_set(s, key, value);
     return err ? weir_fail_in(err, "%s:%d", path, number) : WEIR_OK;
 }
@@ -105,7 +111,8 @@ static weir_err read_file(weir_settings *s, const char *path, const char *const 
     size_t n;
     weir_err err = WEIR_OK;
 
-    WEIR_TRY(weir_file_read(path, 1 << 20, &text, &n));
+    if (weir_file_read(path, 1 << 20, &text, &n))
+        return weir_fail(WEIR_USAGE, "--config: %s", weir_why_text());
     if (strlen(text) != n)
         err = weir_fail(WEIR_USAGE, "%s: a zero byte in a config file", path);
     line = text;
@@ -134,7 +141,7 @@ weir_err weir_settings_resume(weir_settings *s)
     if (!s->out)
         s->out = s->resume;
     snprintf(path, sizeof path, "%s/config", s->resume);
-    return weir_path_exists(path) ? read_file(s, path, not_resumed) : WEIR_OK;
+    return weir_path_exists(path) ? read_file(s, path, not_kept) : WEIR_OK;
 }
 
 char *weir_settings_text(const weir_settings *s)
@@ -147,7 +154,7 @@ char *weir_settings_text(const weir_settings *s)
         return NULL;
     for (const weir_opt *o = weir_settings_options; o->name; o++) {
         weir_opt_show(o, s, value, sizeof value);
-        if (value[0] && (!o->standard || strcmp(value, o->standard)))
+        if (value[0] && (!o->standard || strcmp(value, o->standard)) && !listed(not_kept, o->name))
             fprintf(f, "%s %s\n", o->name, value);
     }
     if (fclose(f)) {

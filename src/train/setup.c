@@ -135,7 +135,6 @@ weir_err weir_trainer_begin(weir_trainer *t)
 {
     WEIR_TRY(prepare(t));
     weir_model_refresh(t->model);
-    t->counted = weir_net_counted(t->net);
     return weir_loader_open(t->rt, &t->data, &t->plan, t->step, LOADER_AHEAD, &t->loader);
 }
 

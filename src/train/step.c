@@ -5,51 +5,72 @@
  */
 #include "train/trainer.h"
 #include <math.h>
+#include <signal.h>
 #include <string.h>
 
 static float *notes(weir_trainer *t) { return t->grad + t->params; }
 
-static void note_large(float *at, uint64_t value)
+static void note_bytes(float *at, uint64_t bytes)
 {
-    at[0] = (float)(value & 0xfffff);
-    at[1] = (float)(value >> 20);
+    for (int i = 0; i < 3; i++)
+        at[i] = (float)(bytes >> 14 * i & 0x3fff);
 }
-static double large_note(const float *at) { return (double)at[0] + (double)at[1] * 1048576.0; }
+static double noted_bytes(const float *at) { return (double)at[0] + 16384.0 * ((double)at[1] + 16384.0 * (double)at[2]); }
 
 /* What this rank adds to the step's sums besides its gradient. */
 static void write_notes(weir_trainer *t, const weir_score *score, double divisor)
 {
-    weir_net_count now = weir_net_counted(t->net);
     int stop = t->stop ? atomic_load(t->stop) : 0;
     float *note = notes(t);
 
     memset(note, 0, WEIR_NOTES * sizeof *note);
     note[WEIR_NOTE_LOSS] = (float)(score->loss / divisor);
-    note[WEIR_NOTE_STOP] = stop ? 1 : 0;
-    note[WEIR_NOTE_SIGNAL] = (float)stop;
-    note_large(&note[WEIR_NOTE_SENT], now.sent - t->counted.sent);
-    note_large(&note[WEIR_NOTE_RECEIVED], now.received - t->counted.received);
-    t->counted = now;
+    note[WEIR_NOTE_INT] = stop == SIGINT;
+    note[WEIR_NOTE_HUP] = stop == SIGHUP;
+    note[WEIR_NOTE_TERM] = stop && stop != SIGINT && stop != SIGHUP;
+    note_bytes(&note[WEIR_NOTE_SENT], t->step_sent);
+    note_bytes(&note[WEIR_NOTE_RECEIVED], t->step_received);
+}
+
+static int stop_signal(const float *note)
+{
+    return note[WEIR_NOTE_TERM] > 0 ? SIGTERM : note[WEIR_NOTE_INT] > 0 ? SIGINT : note[WEIR_NOTE_HUP] > 0 ? SIGHUP : 0;
 }
 
 /* ---- on the comm task ---- */
+
+static void count_bytes(weir_trainer *t, weir_net_count before)
+{
+    weir_net_count now = weir_net_counted(t->net);
+
+    t->step_sent += now.sent - before.sent;
+    t->step_received += now.received - before.received;
+}
 
 static weir_err exchange_bucket(void *lane)
 {
     weir_lane *l = lane;
     weir_trainer *t = l->owner;
+    weir_net_count before = weir_net_counted(t->net);
 
-    return t->exchange->bucket(t->exchanger, l, t->commit.turn);
+    if (l == t->lane)
+        t->step_sent = t->step_received = 0;
+    WEIR_TRY(t->exchange->bucket(t->exchanger, l, t->commit.turn));
+    count_bytes(t, before);
+    return WEIR_OK;
 }
 
 static weir_err exchange_finish(void *trainer)
 {
     weir_trainer *t = trainer;
+    weir_net_count before = weir_net_counted(t->net);
 
     if (!isfinite(notes(t)[WEIR_NOTE_LOSS]))
         return weir_fail(WEIR_NAN, "step %llu: the loss is not a number", (unsigned long long)t->step + 1);
     weir_net_phase(t->net, WEIR_PHASE_UPDATE, t->step + 1);
-    return t->exchange->finish(t->exchanger, &t->commit);
+    WEIR_TRY(t->exchange->finish(t->exchanger, &t->commit));
+    count_bytes(t, before);
+    return WEIR_OK;
 }
 
 /* ---- on the compute thread ---- */
@@ -59,9 +80,8 @@ static void ready(void *trainer, int k)
 {
     weir_trainer *t = trainer;
 
-    while (t->next_lane < t->lanes && t->lane[t->next_lane].bucket->ready <= k)
-        if (weir_comm_post(t->comm, exchange_bucket, &t->lane[t->next_lane++]))
-            return; /* the queue is shut: finish will tell */
+    while (!t->posting && t->next_lane < t->lanes && t->lane[t->next_lane].bucket->ready <= k)
+        t->posting = weir_comm_post(t->comm, exchange_bucket, &t->lane[t->next_lane++]);
 }
 
 static weir_err compute(weir_trainer *t, weir_score *score, double divisor)
@@ -85,7 +105,7 @@ static weir_err compute(weir_trainer *t, weir_score *score, double divisor)
         WEIR_TRY(weir_model_backward(t->model, (float)(1 / divisor), m > 0, last ? ready : NULL, t));
     }
     ready(t, INT32_MAX);
-    return WEIR_OK;
+    return t->posting;
 }
 
 /* The exchange's word that something is not a number, with the layer where it began if that was here. */
@@ -98,9 +118,22 @@ static weir_err blame(weir_trainer *t, weir_err err)
                  : err;
 }
 
+/* The step is committed on all ranks. */
+static void settle_accounts(weir_trainer *t, uint64_t samples)
+{
+    t->step++;
+    t->samples += samples;
+    t->sent += t->step_sent;
+    t->received += t->step_received;
+    t->stopped = stop_signal(notes(t));
+    t->last.sent = noted_bytes(&notes(t)[WEIR_NOTE_SENT]);
+    t->last.received = noted_bytes(&notes(t)[WEIR_NOTE_RECEIVED]);
+    t->last.whole = true;
+}
+
 weir_err weir_trainer_step(weir_trainer *t, weir_step_report *report)
 {
-    uint64_t samples = weir_plan_samples(&t->plan, t->step), sent = weir_net_counted(t->net).sent;
+    uint64_t samples = weir_plan_samples(&t->plan, t->step);
     double begun = weir_now(t->rt), computed;
     weir_score score = {0};
     weir_err err;
@@ -114,17 +147,23 @@ weir_err weir_trainer_step(weir_trainer *t, weir_step_report *report)
         return blame(t, err);
     weir_model_commit(t->model);
     weir_model_refresh(t->model);
-    t->step++;
-    t->samples += samples;
-    t->sent += weir_net_counted(t->net).sent - sent;
-    if (notes(t)[WEIR_NOTE_STOP] > 0)
-        t->stopped = (int)lroundf(notes(t)[WEIR_NOTE_SIGNAL] / notes(t)[WEIR_NOTE_STOP]);
+    settle_accounts(t, samples);
     *report = (weir_step_report){
         .step = t->step, .samples = samples, .epoch = (double)t->step / (double)t->epoch_steps, .loss = notes(t)[WEIR_NOTE_LOSS],
         .rate = t->commit.rate, .norm = t->commit.norm, .seconds = weir_now(t->rt) - begun, .compute_s = computed - begun,
-        .wait_s = weir_now(t->rt) - computed, .sent = large_note(&notes(t)[WEIR_NOTE_SENT]),
-        .received = large_note(&notes(t)[WEIR_NOTE_RECEIVED])};
+        .wait_s = weir_now(t->rt) - computed};
     for (int i = 0; i < t->lanes; i++)
         report->codec_s += t->lane[i].codec_s, t->lane[i].codec_s = 0;
+    return WEIR_OK;
+}
+
+weir_err weir_trainer_flush(weir_trainer *t, weir_step_report *report)
+{
+    double bytes[] = {(double)t->step_sent, (double)t->step_received};
+
+    WEIR_TRY(weir_trainer_sum(t, bytes, 2));
+    report->sent = bytes[0];
+    report->received = bytes[1];
+    report->whole = true;
     return WEIR_OK;
 }

@@ -8,9 +8,13 @@
 #include "train/run.h"
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* One rank's whole run. */
 typedef struct session {
+    weir_trainer t;
+    double begun;
+    weir_step_report last; /* made, not yet logged: its bytes are not known */
     const weir_settings *set;
     const weir_place *place;
     const weir_hooks *hooks;
@@ -41,16 +45,29 @@ static bool holds_run(const char *out)
     return weir_path_exists(path);
 }
 
-static weir_err open_out(session *s)
+static bool same_place(const char *a, const char *b)
 {
-    const weir_settings *set = s->set;
+    struct stat x, y;
+
+    return !stat(a, &x) && !stat(b, &y) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+/* Looks, and changes nothing: what cannot go on must not have touched the run that is there. */
+static weir_err check_out(const weir_settings *set)
+{
+    if (set->out && holds_run(set->out) && !(set->resume && same_place(set->out, set->resume)))
+        return weir_fail(WEIR_USAGE, "--out %s holds a run already: go on with --resume %s, or take another directory", set->out, set->out);
+    return WEIR_OK;
+}
+
+/* The run's settings, in its directory. */
+static weir_err write_config(const weir_settings *set)
+{
     char path[4200];
     weir_file *f;
 
     if (!set->out)
         return WEIR_OK;
-    if (!set->resume && holds_run(set->out))
-        return weir_fail(WEIR_USAGE, "--out %s holds a run already: go on with --resume %s, or take another directory", set->out, set->out);
     WEIR_TRY(weir_dir_make(set->out));
     snprintf(path, sizeof path, "%s/config", set->out);
     char *text = weir_settings_text(set);
@@ -74,8 +91,8 @@ static weir_err open_journal(session *s, weir_rt *rt)
         snprintf(path, sizeof path, "%s", set->log);
     else if (set->out)
         snprintf(path, sizeof path, "%s/log.jsonl", set->out);
-    weir_journal_setup setup = {.path = path[0] ? path : NULL, .append = set->resume != NULL, .people = s->hooks->people,
-                                .live = s->hooks->live, .event = s->hooks->event, .arg = s->hooks->arg, .rt = rt};
+    weir_journal_setup setup = {.path = path[0] ? path : NULL, .began = s->begun, .people = s->hooks->people, .live = s->hooks->live,
+                                .event = s->hooks->event, .arg = s->hooks->arg, .rt = rt};
     return weir_journal_open(&setup, &s->journal);
 }
 
@@ -141,18 +158,43 @@ static weir_err resume(session *s, weir_trainer *t)
     WEIR_TRY(weir_ckpt_load(path, t->all.size, &what, &left));
     if (left)
         weir_log(WEIR_LOG_WARN, "train", "%s: %zu fields of the saved state are not used by these settings", path, left);
-    WEIR_TRY(agree(t));
-    weir_journal_say(s->journal, "resumed from %s, step %llu", path, (unsigned long long)t->step);
-    return WEIR_OK;
+    return agree(t);
 }
 
 /* ---- the loop ---- */
+
+/* Logs the last step, whose bytes are fetched now if the next step has not brought them. Called on all ranks alike. */
+static weir_err log_last(session *s, weir_trainer *t)
+{
+    if (!s->last.step)
+        return WEIR_OK;
+    if (!s->last.whole)
+        WEIR_TRY(weir_trainer_flush(t, &s->last));
+    WEIR_TRY(weir_report_step(s->journal, t, &s->last));
+    s->last.step = 0;
+    return WEIR_OK;
+}
+
+static weir_err one_step(session *s, weir_trainer *t)
+{
+    weir_step_report report;
+
+    t->last = s->last;
+    WEIR_TRY(weir_trainer_step(t, &report));
+    weir_tally_step(&s->tally, &report);
+    weir_report_live(s->journal, t, &report);
+    s->last = t->last;
+    WEIR_TRY(log_last(s, t));
+    s->last = report;
+    return WEIR_OK;
+}
 
 static weir_err evaluate(session *s, weir_trainer *t)
 {
     weir_score score;
     double begun = weir_now(t->rt);
 
+    WEIR_TRY(log_last(s, t));
     WEIR_TRY(weir_trainer_settle(t));
     WEIR_TRY(weir_trainer_evaluate(t, &score));
     weir_tally_evaluated(&s->tally, t, &score, weir_now(t->rt) - begun);
@@ -164,14 +206,11 @@ static bool due(uint64_t step, uint64_t every) { return every && step % every ==
 static weir_err steps(session *s, weir_trainer *t)
 {
     uint64_t eval_every, save_every, evaluated = UINT64_MAX, saved = t->step;
-    weir_step_report report;
 
     WEIR_TRY(weir_steps_read("--eval-every", s->set->eval_every, t->epoch_steps, &eval_every));
     WEIR_TRY(weir_steps_read("--save-every", s->set->save_every, t->epoch_steps, &save_every));
     while (t->step < t->steps && !t->stopped) {
-        WEIR_TRY(weir_trainer_step(t, &report));
-        weir_tally_step(&s->tally, &report);
-        WEIR_TRY(weir_report_step(s->journal, t, &report));
+        WEIR_TRY(one_step(s, t));
         if (due(t->step, eval_every) && !t->stopped) {
             WEIR_TRY(evaluate(s, t));
             evaluated = t->step;
@@ -182,46 +221,44 @@ static weir_err steps(session *s, weir_trainer *t)
         }
     }
     s->stopped = t->stopped;
+    WEIR_TRY(log_last(s, t));
     if (saved != t->step)
         WEIR_TRY(save(s, t));
     /* a run that was told to leave leaves; one that has come to its end says how good it is */
     return evaluated == t->step || t->stopped ? WEIR_OK : evaluate(s, t);
 }
 
-static weir_err whole_run(session *s, weir_trainer *t)
+static weir_err compute(weir_comm *comm, void *arg)
 {
-    double begun = weir_now(t->rt);
+    session *s = arg;
+    weir_trainer *t = &s->t;
+    weir_net *net = weir_comm_net(comm);
 
-    if (weir_net_rank(t->net) == 0) {
-        WEIR_TRY(open_out(s));
-        WEIR_TRY(open_journal(s, t->rt));
-    }
-    t->journal = s->journal;
+    *t = (weir_trainer){.set = s->set, .place = s->place, .stop = s->hooks->stop, .comm = comm};
+    s->begun = weir_now(weir_net_rt(net));
+    if (weir_net_rank(net) == 0)
+        WEIR_TRY(check_out(s->set));
     WEIR_TRY(weir_trainer_open(t));
     WEIR_TRY(resume(s, t));
+    if (weir_net_rank(net) == 0) {
+        WEIR_TRY(write_config(s->set));
+        WEIR_TRY(open_journal(s, t->rt));
+    }
+    weir_log(WEIR_LOG_INFO, "train", "rank and size by %s; %d buckets, %zu parameters, step %llu of %llu", s->place->source, t->lanes, t->params,
+             (unsigned long long)t->step, (unsigned long long)t->steps);
     WEIR_TRY(weir_report_start(s->journal, t));
     WEIR_TRY(weir_trainer_begin(t));
     WEIR_TRY(steps(s, t));
     weir_net_phase(t->net, WEIR_PHASE_END, t->step);
-    return weir_report_end(s->journal, t, &s->tally, weir_now(t->rt) - begun, s->stopped, s->result);
+    return weir_report_end(s->journal, t, &s->tally, weir_now(t->rt) - s->begun, s->stopped, s->result);
 }
 
-static weir_err compute(weir_comm *comm, void *arg)
-{
-    session *s = arg;
-    weir_net *net = weir_comm_net(comm);
-    weir_trainer t = {.set = s->set, .place = s->place, .stop = s->hooks->stop, .comm = comm, .net = net, .rt = weir_net_rt(net)};
-    weir_err err = whole_run(s, &t);
-
-    s->tally.steps = t.step;
-    weir_trainer_close(&t);
-    return err;
-}
+static void close_trainer(void *arg) { weir_trainer_close(&((session *)arg)->t); }
 
 static weir_err rank_main(weir_net *net, void *arg)
 {
     session *s = arg;
-    weir_err err = weir_comm_run(net, compute, s), closing = WEIR_OK;
+    weir_err err = weir_comm_run(net, compute, close_trainer, s), closing = WEIR_OK;
     char why[WEIR_WHY_MAX];
 
     snprintf(why, sizeof why, "%s", weir_why_text());

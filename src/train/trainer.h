@@ -10,9 +10,11 @@
 #include "train/settings.h"
 #include <stdatomic.h>
 
-/* What rides behind the last bucket: summed over the workers with the step. Counts that may grow large go as two floats, in 2^20. */
+/* What rides behind the last bucket: summed over the workers with the step. Bytes go as three floats of 14 bits each, exact for up to
+ * 1,024 workers; they are of the step before, as those of a step are known only when it is over. */
 typedef enum {
-    WEIR_NOTE_LOSS, WEIR_NOTE_STOP, WEIR_NOTE_SIGNAL, WEIR_NOTE_SENT, WEIR_NOTE_SENT_M, WEIR_NOTE_RECEIVED, WEIR_NOTE_RECEIVED_M
+    WEIR_NOTE_LOSS, WEIR_NOTE_INT, WEIR_NOTE_TERM, WEIR_NOTE_HUP, /* how many workers were told to stop, by which signal */
+    WEIR_NOTE_SENT, WEIR_NOTE_RECEIVED = WEIR_NOTE_SENT + 3
 } weir_note;
 
 /* What a step came to, the same on all ranks but for the times. */
@@ -20,7 +22,8 @@ typedef struct weir_step_report {
     uint64_t step, samples; /* step counts from 1 */
     double epoch, loss, rate, norm;
     double seconds, compute_s, wait_s, codec_s;
-    double sent, received; /* bytes given to the wire by all ranks since the step before */
+    double sent, received; /* bytes that all ranks gave to the wire for its exchange: known when the next step's notes are in */
+    bool whole;            /* they are known */
 } weir_step_report;
 
 typedef struct weir_trainer {
@@ -52,9 +55,10 @@ typedef struct weir_trainer {
     uint64_t step, samples;      /* committed so far */
     weir_commit commit;
     int stopped;                 /* the signal that all ranks agreed to stop for */
-    weir_net_count counted;      /* at the last notes */
-    uint64_t sent;               /* bytes this rank gave to the wire for the exchange of the committed steps */
-    weir_journal *journal;
+    uint64_t sent, received;     /* bytes of this rank for the exchange of the committed steps */
+    uint64_t step_sent, step_received; /* of the last step's; written by the comm task */
+    weir_err posting;            /* a bucket could not be handed over */
+    weir_step_report last;       /* the step before, as reported: weir_trainer_step makes it whole */
 } weir_trainer;
 
 /* Opens data, model, exchange. set, place, comm, stop are filled in by the caller; close in any case. */
@@ -62,8 +66,10 @@ weir_err weir_trainer_open(weir_trainer *);
 void weir_trainer_close(weir_trainer *);
 /* Begins at t->step: opens the loader there. */
 weir_err weir_trainer_begin(weir_trainer *);
-/* One step, a transaction: an error leaves parameters, optimiser and layer state as they were. */
+/* One step, a transaction: an error leaves parameters, optimiser and layer state as they were. t->last is whole then, if there was a
+ * step before; *report lacks its bytes, which weir_trainer_flush fetches at the price of a message, on all ranks. */
 weir_err weir_trainer_step(weir_trainer *, weir_step_report *);
+weir_err weir_trainer_flush(weir_trainer *, weir_step_report *);
 /* The test part, shared by the workers; the same sums on all. */
 weir_err weir_trainer_evaluate(weir_trainer *, weir_score *);
 /* Leaves in the parameters what evaluation and checkpoints use. */
@@ -73,6 +79,8 @@ weir_err weir_trainer_sum(weir_trainer *, double *, int n);
 weir_err weir_trainer_gather(weir_trainer *, uint64_t mine, uint64_t *all);
 double weir_peak_rss_mib(void);
 uint64_t weir_trainer_hash(const weir_trainer *);
+/* How many different parameter vectors the ranks hold: 1 if all agree. */
+weir_err weir_trainer_replicas(weir_trainer *, int *replicas);
 /* Everything that continues a run and is not in the parameters, for checkpoints. */
 weir_err weir_trainer_state(void *trainer, weir_io *);
 weir_err weir_trainer_layers(void *trainer, weir_io *); /* of it, what evaluation needs: the layers' state */
