@@ -40,8 +40,8 @@ deps:
 deps-dev:
 	@scripts/deps dev
 
-$(B)/obj/core/vec_avx2.o: CFLAGS += -mavx2
-$(B)/obj/core/vec_avx512.o: CFLAGS += -mavx512f -mavx512dq -mavx512bw -mavx512vl -mprefer-vector-width=512
+$(B)/obj/%_avx2.o: CFLAGS += -mavx2
+$(B)/obj/%_avx512.o: CFLAGS += -mavx512f -mavx512dq -mavx512bw -mavx512vl -mprefer-vector-width=512
 $(B)/obj/%.o: src/%.c
 	@mkdir -p $(@D)
 	@echo "  cc $<"; $(CC) $(CFLAGS) -c $< -o $@
