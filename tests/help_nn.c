@@ -107,6 +107,62 @@ float *find_numbers(const char *from, size_t bytes, const char *name, size_t *n)
     return NULL;
 }
 
+/* A sketch is the norm, sums with random signs, and some elements. */
+enum { SUMS = 16, SOME = 32 };
+
+static double apart_from_sketch(const float *sketch, size_t floats, const float *x, size_t n)
+{
+    size_t stride = n / SOME ? n / SOME : 1, some = floats - 1 - SUMS;
+    double sum[SUMS] = {0}, apart = 0, apart_some = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        uint32_t signs = hash_bits(HASH_SIGN, (uint32_t)i);
+        for (int j = 0; j < SUMS; j++)
+            sum[j] += signs >> j & 1 ? -(double)x[i] : (double)x[i];
+    }
+    for (int j = 0; j < SUMS; j++)
+        apart += (sum[j] - sketch[1 + j]) * (sum[j] - sketch[1 + j]) / SUMS;
+    for (size_t i = 0; i < some; i++) {
+        double d = (double)x[i * stride] - sketch[1 + SUMS + i];
+        apart_some += d * d * (double)n / (double)some;
+    }
+    return sqrt(fmax(apart, apart_some)) / (sketch[0] > 0 ? sketch[0] : 1);
+}
+
+float *saved_numbers(const char *name, size_t *n)
+{
+    static const char *const files[] = {"tests/torch/numbers", "tests/torch/sequence_numbers"};
+    float *found = NULL;
+
+    for (int i = 0; i < 2 && !found; i++) {
+        size_t bytes;
+        char *file = read_source(files[i], &bytes);
+        found = find_numbers(file, bytes, name, n);
+        free(file);
+    }
+    return found;
+}
+
+double apart_from(const char *name, const float *x, size_t n)
+{
+    char full[160];
+    size_t count;
+    float *theirs = saved_numbers(name, &count);
+    double apart;
+
+    if (theirs && count != n)
+        fail_msg("%s has %zu elements here and %zu in tests/torch/numbers", name, n, count);
+    apart = theirs ? relative(x, theirs, n) : 0;
+    if (!theirs) {
+        snprintf(full, sizeof full, "%s~", name);
+        if (!(theirs = saved_numbers(full, &count)))
+            fail_msg("tests/torch has no numbers of %s: run make_numbers.py, or sequence.py", name);
+        apart = apart_from_sketch(theirs, count, x, n);
+    }
+    free(theirs);
+    return apart;
+}
+
 /* ---- the rig ---- */
 
 void ok(weir_err err)
@@ -145,6 +201,12 @@ static void place_vectors(rig *r)
     for (int i = 0; i < g->tensors; i++) {
         weir_mem_point(r->engine.param[i].data, r->param + g->tensor[i].at);
         weir_mem_point(r->engine.param[i].grad, r->grad + g->tensor[i].at);
+    }
+    for (int i = 0; i < g->stills; i++) {
+        weir_mem_point(r->engine.still[i].data, r->still + g->still[i].at);
+        weir_mem_point(r->engine.still[i].grad, r->next + g->still[i].at);
+        for (size_t k = 0; strstr(g->still[i].name, "var") && k < g->still[i].n; k++)
+            r->still[g->still[i].at + k] = 1;
     }
     weir_plan_settle(r->plan, weir_alloc(r->arena, r->plan->bytes));
     weir_mem_point(r->plan->input.data, g->input.tokens ? (void *)r->token : r->x);
@@ -194,6 +256,8 @@ void rig_open_data(rig *r, const char *layers, int batch, const weir_model_input
     r->param = floats(r, r->graph->params);
     r->grad = floats(r, r->graph->params);
     make_data(r, batch, in);
+    r->still = floats(r, r->graph->still_floats);
+    r->next = floats(r, r->graph->still_floats);
     hash_fill(r->dy, r->outs, HASH_OUT_GRAD, 1);
     hash_weights(r->graph, r->param);
     place_vectors(r);
@@ -218,17 +282,29 @@ void rig_close(rig *r)
     weir_arena_free(r->arena);
 }
 
-void rig_forward(rig *r)
+static void run_forward(rig *r, bool training)
 {
     weir_engine_refresh(&r->engine);
     r->engine.run = (weir_run){.batch = {.n = r->plan->n, .x = r->x, .token = r->token, .label = r->label, .value = r->value},
-                                .pass = {.training = true, .fresh = true}};
+                                .pass = {.training = training, .fresh = true}};
     for (int i = 0; i < r->graph->nodes; i++)
         ok(weir_stage_run(&r->plan->stage[i], WEIR_FORWARD));
     if (r->take)
         ok(weir_op_run(r->take));
     else
         r->y[0] = (float)r->engine.run.score.loss;
+}
+
+void rig_forward(rig *r)
+{
+    memcpy(r->next, r->still, r->graph->still_floats * sizeof *r->next);
+    run_forward(r, true);
+}
+
+void rig_evaluate(rig *r)
+{
+    memcpy(r->still, r->next, r->graph->still_floats * sizeof *r->next);
+    run_forward(r, false);
 }
 
 void rig_backward(rig *r)
@@ -245,6 +321,7 @@ void rig_backward(rig *r)
 /* ---- whole models ---- */
 
 const weir_model_input pictures = {.dims = 3, .dim = {1, 28, 28}, .kind = WEIR_SCORE_CLASSES, .classes = CLASSES};
+const weir_model_input colours = {.dims = 3, .dim = {3, 32, 32}, .kind = WEIR_SCORE_CLASSES, .classes = CLASSES};
 
 /* Weights as PyTorch's side has them: the hash goes through the layers from the first to the last, weight before bias. */
 static void start_weights(bench *b)
@@ -256,13 +333,16 @@ static void start_weights(bench *b)
         most = b->tensor[i].ready > most ? b->tensor[i].ready : most;
     for (int ready = most; ready >= 0; ready--) {
         float root = 1;
-        for (int bias = 0; bias < 2; bias++)
+        for (int k = 0; k < 2; k++)
             for (int i = 0; i < b->tensors; i++) {
                 const weir_tensor *t = &b->tensor[i];
-                if (t->ready != ready || (t->dims == 1) != bias)
+                bool bias = strstr(t->name, ".bias") != NULL;
+                if (t->ready != ready || bias != k)
                     continue;
                 root = bias ? root : sqrtf((float)(t->n / (size_t)t->dim[0]));
                 hash_fill(b->param + t->at, t->n, stream++, root);
+                if (!bias && t->dims == 1)
+                    around_one(b->param + t->at, t->n);
             }
     }
     weir_model_refresh(b->model);
@@ -270,20 +350,23 @@ static void start_weights(bench *b)
 
 void set_batch(bench *b, uint32_t stream)
 {
-    hash_fill(b->x, ROOM * PIXELS, stream, 1);
+    hash_fill(b->x, ROOM * b->pixels, stream, 1);
     hash_labels(b->label, ROOM, stream + 1, CLASSES);
 }
 
 void bench_open(bench *b, const char *spec)
 {
-    *b = (bench){.arena = weir_arena_new()};
-    ok(weir_model_open(spec, &pictures, ROOM, b->arena, &b->model));
+    const weir_model_input *in = !strncmp(spec, "mlp", 3) || !strncmp(spec, "lenet", 5) ? &pictures : &colours;
+
+    *b = (bench){.arena = weir_arena_new(), .pixels = (size_t)(in->dim[0] * in->dim[1] * in->dim[2])};
+    ok(weir_model_open(spec, in, ROOM, b->arena, &b->model));
     b->tensor = weir_model_tensors(b->model, &b->tensors);
     b->params = weir_model_params(b->model);
     b->param = WEIR_NEW(b->arena, float, b->params);
     b->grad = WEIR_NEW(b->arena, float, b->params);
-    b->x = WEIR_NEW(b->arena, float, ROOM *PIXELS);
+    b->x = WEIR_NEW(b->arena, float, ROOM * b->pixels);
     weir_model_attach(b->model, b->param, b->grad);
+    weir_model_init(b->model, 1);
     start_weights(b);
     set_batch(b, HASH_STEP);
 }
@@ -296,7 +379,7 @@ void bench_close(bench *b)
 
 double pass(bench *b, int from, int n, float scale, bool add)
 {
-    weir_model_batch batch = {.n = n, .x = b->x + (size_t)from * PIXELS, .label = b->label + from};
+    weir_model_batch batch = {.n = n, .x = b->x + (size_t)from * b->pixels, .label = b->label + from};
     weir_score score = {0};
 
     ok(weir_model_forward(b->model, &batch, &(weir_pass){.training = true}, &score));

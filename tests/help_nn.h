@@ -4,8 +4,8 @@
 #define WEIR_TESTS_HELP_NN_H
 #include "nn/plan.h"
 
-/* Streams of the hash, as in tests/torch/make_numbers.py. */
-enum { HASH_X = 1, HASH_OUT_GRAD = 2, HASH_LABEL = 3, HASH_WEIGHT = 16, HASH_SIGN = 64, HASH_STEP = 256 };
+/* Streams of the hash, as in tests/torch/common.py. */
+enum { HASH_X = 1, HASH_OUT_GRAD = 2, HASH_LABEL = 3, HASH_WEIGHT = 16, HASH_STEP = 1024, HASH_SIGN = 4096 };
 uint32_t hash_bits(uint32_t stream, uint32_t i);
 float hash_value(uint32_t stream, uint32_t i); /* in [-1, 1) */
 void hash_fill(float *x, size_t n, uint32_t stream, float divisor);
@@ -19,6 +19,11 @@ double relative(const float *a, const float *b, size_t n);
 char *read_source(const char *name, size_t *n);
 /* The floats saved under a name; NULL: there are none. `from` is the whole file. */
 float *find_numbers(const char *from, size_t bytes, const char *name, size_t *n);
+/* The same from tests/torch/numbers or sequence_numbers. */
+float *saved_numbers(const char *name, size_t *n);
+/* How far x is from the tensor that was saved under `name` ("lenet/dw0"), or as a sketch under `name`~: |x - it| / |it|, of a
+ * sketch as well as that can be told. Fails the test when there is no such one. */
+double apart_from(const char *name, const float *x, size_t n);
 
 /* Layers alone, for one batch: memory is plain, whatever the layers like inside. */
 typedef struct rig {
@@ -26,10 +31,10 @@ typedef struct rig {
     weir_graph *graph;
     weir_engine engine;
     weir_plan *plan;
-    size_t ins, outs; /* floats of input and output; outs is 1 for a loss */
-    float *x, *dx, *y, *dy, *param, *grad;
-    int32_t *token, *label; /* token: in place of x, where the data is tokens */
-    float *value;           /* in place of labels, where the targets are values */
+    size_t ins, outs;                                     /* floats of input and output; outs is 1 for a loss */
+    float *x, *dx, *y, *dy, *param, *grad, *still, *next; /* still: running statistics; next: as a commit would leave them */
+    int32_t *token, *label;                               /* token: in place of x, where the data is tokens */
+    float *value;                                         /* in place of labels, where the targets are values */
     weir_op *take, *give; /* output to y, dy to the output's gradient; NULL for a loss */
 } rig;
 /* `layers`: lines with ; between. Fails the test when it cannot. */
@@ -38,13 +43,16 @@ void rig_open(rig *, const char *layers, int batch, const weir_shape *sample);
 void rig_open_data(rig *, const char *layers, int batch, const weir_model_input *);
 void rig_close(rig *);
 void rig_forward(rig *);
+/* The running statistics of the last forward are committed, and used: y is as in evaluation. */
+void rig_evaluate(rig *);
 void rig_backward(rig *); /* after a forward; a loss is scaled by 1 / batch */
 
-enum { ROOM = 16, PIXELS = 28 * 28, CLASSES = 10 };
-extern const weir_model_input pictures; /* 28 x 28, ten classes */
+enum { ROOM = 16, CLASSES = 10 };
+extern const weir_model_input pictures, colours; /* 28 x 28 in one channel, 32 x 32 in three; ten classes */
 /* A model with its vectors and a batch. */
 typedef struct bench {
     weir_arena *arena;
+    size_t pixels; /* of a sample, all channels */
     weir_model *model;
     const weir_tensor *tensor;
     int tensors;
@@ -52,7 +60,8 @@ typedef struct bench {
     float *param, *grad, *x;
     int32_t label[ROOM];
 } bench;
-void bench_open(bench *, const char *spec); /* with the hash's weights and batch HASH_STEP */
+/* With the hash's weights and batch HASH_STEP; mlp and lenet get `pictures`, all others `colours`. */
+void bench_open(bench *, const char *spec);
 void bench_close(bench *);
 void set_batch(bench *, uint32_t stream);
 /* Forward and backward of samples from..from+n-1; returns the sum of losses. */

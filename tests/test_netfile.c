@@ -179,6 +179,16 @@ static const struct {
     {"flatten\ndense out=10\n", "m.net: ", "no loss"},
     {"flatten\ndense out=10\nsoftmax\nrelu\n", "m.net:4:1: ", "a loss"},
     {"flatten\ndense out=11\nsoftmax\n", "m.net:3:1: ", "10 classes, and 11 outputs"},
+    {"flatten\ndense a out=3\nadd\n", "m.net:3:1: ", "add needs from="},
+    {"flatten\ndense a out=3\nadd from=b\n", "m.net:3:10: ", "no layer b above"},
+    {"flatten\ndense a out=3\nadd b from=b\n", "m.net:3:12: ", "no layer b above"},
+    {"flatten\ndense a out=3\nadd from=a\n", "m.net:3:10: ", "a is the line before"},
+    {"flatten\nadd from=input\n", "m.net:2:1: ", "gives 784, the input gives 1 x 28 x 28"},
+    {"flatten f\ndense a out=3\nadd from=f\n", "m.net:3:1: ", "gives 3, f gives 784"},
+    {"flatten\nrelu a%\n", "m.net:2:6: ", "inside a repeat"},
+    {"flatten\nrelu from=a%\n", "m.net:2:11: ", "no layer a% above"},
+    {"flatten f\ndense a out=3\ndense out=10 from=f\nsoftmax\n", "m.net:2:1: ", "nobody reads the output of a"},
+    {"flatten input\n", "m.net:1:1: ", "that of the data"},
     {"softmax\n", "m.net:1:1: ", "one row a sample"},
     {"flatten\nconv out=3 kernel=3\n", "m.net:2:1: ", "three dimensions"},
     {"conv out=3 kernel=29\n", "m.net:1:1: ", "does not fit"},
@@ -202,6 +212,38 @@ static void errors_name_line_and_column(void **state)
         weir_arena_free(arena);
     }
     assert_null(g);
+}
+
+static void names_join_layers(void **state)
+{
+    static const char text[] = "flatten\ndense a out=8\nrepeat 2\nmark b%.in\nrelu\ndense out=8\nadd b%.out from=b%.in\nend\n"
+                               "dense out=8 from=input\nadd from=a\ndense out=classes from=b2.out\nsoftmax\n";
+    static const weir_model_input rows = {.dims = 1, .dim = {8}, .kind = WEIR_SCORE_CLASSES, .classes = 10};
+    static const struct {
+        int ins, from[2], readers, last;
+    } want[] = {{1, {-1, 0}, 1, 1}, {1, {0, 0}, 1, 2}, {1, {1, 0}, 2, 5}};
+    weir_arena *arena = weir_arena_new();
+    weir_graph *g = NULL;
+
+    (void)state;
+    /* the join of line 10 is read by nobody */
+    assert_int_equal(read_as(text, strlen(text), NULL, &rows, arena, &g), WEIR_INVALID);
+    assert_non_null(strstr(weir_why_text(), "m.net:10:1: nobody reads the output of add3"));
+    size_t n = (size_t)(strstr(text, "dense out=8 from=input") - text);
+    assert_int_equal(weir_graph_read("m.net", text, n, NULL, &rows, false, arena, &g), WEIR_OK);
+    assert_int_equal(g->nodes, 10);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(g->node[i].ins, want[i].ins);
+        assert_int_equal(g->node[i].from[0], want[i].from[0]);
+        assert_int_equal(g->node[i].readers, want[i].readers);
+        assert_int_equal(g->node[i].last, want[i].last);
+    }
+    assert_string_equal(g->node[9].name, "b2.out");
+    assert_int_equal(g->node[9].ins, 2);
+    assert_int_equal(g->node[9].from[0], 8);
+    assert_int_equal(g->node[9].from[1], 6);
+    assert_true(g->readers == 1 && g->last == 0);
+    weir_arena_free(arena);
 }
 
 static void zero_bytes_are_refused(void **state)
@@ -257,10 +299,15 @@ static void data_that_does_not_fit_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(expressions_are_worked_out),      cmocka_unit_test(deep_expressions_are_refused),
-        cmocka_unit_test(layers_have_shapes_and_names),    cmocka_unit_test(repeats_are_unrolled),
-        cmocka_unit_test(errors_name_line_and_column),     cmocka_unit_test(zero_bytes_are_refused),
-        cmocka_unit_test(too_many_parameters_are_refused), cmocka_unit_test(data_that_does_not_fit_is_refused),
+        cmocka_unit_test(expressions_are_worked_out),
+        cmocka_unit_test(deep_expressions_are_refused),
+        cmocka_unit_test(layers_have_shapes_and_names),
+        cmocka_unit_test(repeats_are_unrolled),
+        cmocka_unit_test(names_join_layers),
+        cmocka_unit_test(errors_name_line_and_column),
+        cmocka_unit_test(zero_bytes_are_refused),
+        cmocka_unit_test(too_many_parameters_are_refused),
+        cmocka_unit_test(data_that_does_not_fit_is_refused),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -10,15 +10,6 @@ static const weir_opt options[] = {{"from", WEIR_OPT_TEXT, offsetof(add, from), 
                                     "the layer above that is added to the line before", 0, 0, NULL, false, false},
                                    {0}};
 
-static weir_err shape(void *self, const weir_model_input *input, const weir_shape *in, weir_shape *out, weir_weights *w,
-                      int *weights)
-{
-    (void)self, (void)input, (void)w;
-    *out = *in;
-    *weights = 0;
-    return WEIR_OK;
-}
-
 /* The sum is written over the line before where that yields. */
 static weir_err choose_memory(const weir_bind *b)
 {
@@ -61,6 +52,6 @@ const weir_layer weir_layer_add = {
     .plug = {"add", "the sum of the line before and the layer that from= names", sizeof(add), options},
     .joins = true,
     .does_relu = true,
-    .shape = shape,
+    .shape = weir_shape_kept,
     .bind = bind_add,
 };

@@ -32,6 +32,7 @@ static weir_err add_step(const weir_bind *b, weir_when phase, weir_err (*run)(vo
         return weir_fail_nomem(sizeof *s);
     s->run = run;
     s->arg = arg;
+    s->only = b->only;
     *b->stage->end[phase] = s;
     b->stage->end[phase] = &s->next;
     return WEIR_OK;

@@ -4,9 +4,8 @@
 #include <math.h>
 
 typedef struct conv {
-    int64_t out, kernel, stride, pad;
+    int64_t out, kernel, stride, pad, groups;
     bool bias;
-    weir_shape weights;
 } conv;
 
 static const weir_opt options[] = {
@@ -14,14 +13,17 @@ static const weir_opt options[] = {
     {"kernel", WEIR_OPT_INT, offsetof(conv, kernel), NULL, "the window's side", 1, 32767, NULL, false, false},
     {"stride", WEIR_OPT_INT, offsetof(conv, stride), "1", "how far the window moves", 1, 32767, NULL, false, false},
     {"pad", WEIR_OPT_INT, offsetof(conv, pad), "0", "zeros around the picture", 0, 32767, NULL, false, false},
+    {"groups", WEIR_OPT_INT, offsetof(conv, groups), "1", "parts that the channels are cut into, each convolved alone", 1,
+     INT32_MAX, NULL, false, false},
     {"bias", WEIR_OPT_BOOL, offsetof(conv, bias), "yes", "adds a bias to each channel", 0, 0, NULL, false, false},
     {0}};
 
 static weir_err shape(void *self, const weir_model_input *input, const weir_shape *in, weir_shape *out, weir_weights *w,
                       int *weights)
 {
-    conv *c = self;
-    float bound = (float)(1 / sqrt((double)(in->dim[1] * c->kernel * c->kernel)));
+    const conv *c = self;
+    int64_t deep = in->dim[1] / c->groups;
+    float bound = (float)(1 / sqrt((double)deep * (double)(c->kernel * c->kernel)));
 
     (void)input;
     if (in->dims != 4)
@@ -29,23 +31,35 @@ static weir_err shape(void *self, const weir_model_input *input, const weir_shap
     if (c->kernel > in->dim[2] + 2 * c->pad || c->kernel > in->dim[3] + 2 * c->pad)
         return weir_fail(WEIR_INVALID, "a kernel of %lld does not fit into a picture of %lld x %lld with pad=%lld",
                          (long long)c->kernel, (long long)in->dim[2], (long long)in->dim[3], (long long)c->pad);
+    if (in->dim[1] % c->groups || c->out % c->groups)
+        return weir_fail(WEIR_INVALID, "groups=%lld does not divide %lld channels in and %lld out", (long long)c->groups,
+                         (long long)in->dim[1], (long long)c->out);
     *out = (weir_shape){4, {in->dim[0], c->out}};
     for (int i = 2; i < 4; i++)
         out->dim[i] = (in->dim[i] + 2 * c->pad - c->kernel) / c->stride + 1;
-    c->weights = (weir_shape){4, {c->out, in->dim[1], c->kernel, c->kernel}};
-    w[0] = (weir_weights){"weight", c->weights, true, bound, 0};
-    w[1] = (weir_weights){"bias", {1, {c->out}}, false, bound, 0};
+    w[0] = (weir_weights){"weight", {4, {c->out, deep, c->kernel, c->kernel}}, .decays = true, .bound = bound};
+    w[1] = (weir_weights){"bias", {1, {c->out}}, .bound = bound};
     *weights = 1 + c->bias;
     return WEIR_OK;
 }
 
-static weir_err bind_back(const weir_bind *b, const weir_conv_desc *s, const weir_op *forward)
+/* The library wants the groups as a dimension of their own; in plain order that is the same memory. */
+static weir_shape weight_shape(const conv *c, const weir_act *in)
+{
+    int64_t deep = in->shape.dim[1] / c->groups;
+
+    if (c->groups > 1)
+        return (weir_shape){5, {c->groups, c->out / c->groups, deep, c->kernel, c->kernel}};
+    return (weir_shape){4, {c->out, deep, c->kernel, c->kernel}};
+}
+
+static weir_err bind_back(const weir_bind *b, const weir_conv_desc *s, const weir_op *forward, const weir_layout *plain)
 {
     const weir_param *w = b->param;
     const weir_act *in = b->in, *out = b->out;
     weir_use to_weights[] = {{WEIR_ARG_SRC, in->data, in->layout},
                              {WEIR_ARG_DIFF_DST, out->grad, out->layout},
-                             {WEIR_ARG_DIFF_WEIGHTS, w[0].grad, w[0].plain},
+                             {WEIR_ARG_DIFF_WEIGHTS, w[0].grad, plain},
                              {WEIR_ARG_DIFF_BIAS, w[1].grad, w[1].plain}};
     weir_op *op;
 
@@ -54,7 +68,7 @@ static weir_err bind_back(const weir_bind *b, const weir_conv_desc *s, const wei
     if (!in->grad)
         return WEIR_OK;
     weir_use to_data[] = {{WEIR_ARG_DIFF_DST, out->grad, out->layout},
-                          {WEIR_ARG_WEIGHTS, w[0].data, w[0].plain},
+                          {WEIR_ARG_WEIGHTS, w[0].data, plain},
                           {WEIR_ARG_DIFF_SRC, in->grad, in->layout}};
     WEIR_TRY(weir_dnn_conv(b->dnn, WEIR_DO_BACK_DATA, s, forward, &op));
     return weir_bind_op(b, WEIR_BACK_DATA, op, to_data, 3);
@@ -64,17 +78,20 @@ static weir_err bind_conv(void *self, const weir_bind *b)
 {
     const conv *c = self;
     const weir_param *w = b->param;
-    weir_conv_desc s = {b->in->shape, b->out->shape, c->weights, c->kernel, c->stride, c->pad, c->bias, b->relu};
+    weir_shape shape = weight_shape(c, b->in);
+    weir_conv_desc s = {b->in->shape, b->out->shape, shape, c->kernel, c->stride, c->pad, c->bias, b->relu};
+    const weir_layout *plain;
     weir_op *forward;
 
+    WEIR_TRY(weir_layout_plain(b->dnn, &shape, &plain));
     WEIR_TRY(weir_dnn_conv(b->dnn, WEIR_DO_FORWARD, &s, NULL, &forward));
     WEIR_TRY(weir_bind_out(b, weir_op_layout(forward, WEIR_ARG_DST)));
     weir_use use[] = {{WEIR_ARG_SRC, b->in->data, b->in->layout},
-                      {WEIR_ARG_WEIGHTS, w[0].data, w[0].plain},
+                      {WEIR_ARG_WEIGHTS, w[0].data, plain},
                       {WEIR_ARG_DST, b->out->data, b->out->layout},
                       {WEIR_ARG_BIAS, w[1].data, w[1].plain}};
     WEIR_TRY(weir_bind_op(b, WEIR_FORWARD, forward, use, 3 + c->bias));
-    return bind_back(b, &s, forward);
+    return bind_back(b, &s, forward, plain);
 }
 
 const weir_layer weir_layer_conv = {

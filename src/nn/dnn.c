@@ -14,13 +14,35 @@ static const int arg_number[WEIR_ARGS] = {
     [WEIR_ARG_DIFF_WEIGHTS] = DNNL_ARG_DIFF_WEIGHTS,
     [WEIR_ARG_DIFF_BIAS] = DNNL_ARG_DIFF_BIAS,
     [WEIR_ARG_DIFF_DST] = DNNL_ARG_DIFF_DST,
+    [WEIR_ARG_MEAN] = DNNL_ARG_MEAN,
+    [WEIR_ARG_VARIANCE] = DNNL_ARG_VARIANCE,
+    [WEIR_ARG_SCALE] = DNNL_ARG_SCALE,
+    [WEIR_ARG_SHIFT] = DNNL_ARG_SHIFT,
+    [WEIR_ARG_DIFF_SCALE] = DNNL_ARG_DIFF_SCALE,
+    [WEIR_ARG_DIFF_SHIFT] = DNNL_ARG_DIFF_SHIFT,
     [WEIR_ARG_WORKSPACE] = DNNL_ARG_WORKSPACE,
     [WEIR_ARG_SCRATCH] = DNNL_ARG_SCRATCHPAD,
 };
 
-static const char *const arg_name[WEIR_ARGS] = {"input",           "second input",   "weights",         "bias",
-                                                "output",          "input gradient", "weight gradient", "bias gradient",
-                                                "output gradient", "workspace",      "scratch memory"};
+static const char *const arg_name[WEIR_ARGS] = {
+    [WEIR_ARG_SRC] = "input",
+    [WEIR_ARG_OTHER] = "second input",
+    [WEIR_ARG_WEIGHTS] = "weights",
+    [WEIR_ARG_BIAS] = "bias",
+    [WEIR_ARG_DST] = "output",
+    [WEIR_ARG_DIFF_SRC] = "input gradient",
+    [WEIR_ARG_DIFF_WEIGHTS] = "weight gradient",
+    [WEIR_ARG_DIFF_BIAS] = "bias gradient",
+    [WEIR_ARG_DIFF_DST] = "output gradient",
+    [WEIR_ARG_MEAN] = "mean",
+    [WEIR_ARG_VARIANCE] = "variance",
+    [WEIR_ARG_SCALE] = "scale",
+    [WEIR_ARG_SHIFT] = "shift",
+    [WEIR_ARG_DIFF_SCALE] = "scale gradient",
+    [WEIR_ARG_DIFF_SHIFT] = "shift gradient",
+    [WEIR_ARG_WORKSPACE] = "workspace",
+    [WEIR_ARG_SCRATCH] = "scratch memory",
+};
 
 weir_err weir_dnn_fail(const char *what, dnnl_status_t status)
 {
@@ -101,6 +123,27 @@ weir_err weir_layout_plain(weir_dnn *d, const weir_shape *s, const weir_layout *
 size_t weir_layout_bytes(const weir_layout *l) { return dnnl_memory_desc_get_size(l->md); }
 
 bool weir_layout_same(const weir_layout *a, const weir_layout *b) { return a == b || dnnl_memory_desc_equal(a->md, b->md); }
+
+static bool query(const weir_layout *l, dnnl_query_t what, void *out) { return !dnnl_memory_desc_query(l->md, what, out); }
+
+weir_err weir_layout_lanes(const weir_layout *l, weir_lanes *out)
+{
+    dnnl_dims_t *dim, *stride, *block, *which;
+    int dims = 0, blocks = 0;
+    bool known = query(l, dnnl_query_ndims_s32, &dims) && query(l, dnnl_query_dims, &dim) &&
+                 query(l, dnnl_query_strides, &stride) && query(l, dnnl_query_inner_nblks_s32, &blocks) &&
+                 query(l, dnnl_query_inner_blks, &block) && query(l, dnnl_query_inner_idxs, &which);
+
+    if (!known || dims != 4 || blocks > 1 || (blocks && (*which)[0] != 1) || (*stride)[2] != (*stride)[3] * (*dim)[3])
+        return weir_fail(WEIR_FAILED, "a layout that our own loops do not know");
+    out->padded = blocks > 0;
+    out->lanes = blocks ? (*block)[0] : (*stride)[1] == 1 ? 16 : 1;
+    out->units = ((*dim)[1] + out->lanes - 1) / out->lanes;
+    out->sample = (*stride)[0];
+    out->unit = blocks ? (*stride)[1] : (*stride)[1] * out->lanes;
+    out->step = (*stride)[3];
+    return WEIR_OK;
+}
 
 /* ---- memory ---- */
 

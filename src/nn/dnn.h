@@ -1,4 +1,4 @@
-/* dnn.h - the door to oneDNN. Only dnn.c and dnn_ops.c behind it know the library.
+/* dnn.h - the door to oneDNN. Only the dnn files behind it know the library.
  *
  * Three words. A layout says how a tensor lies in memory: plain (row-major) or blocked as a kernel likes it. A mem is memory
  * whose address is settled later, and may change: activations are placed when the whole plan is known, the input is wherever the
@@ -29,6 +29,14 @@ void weir_dnn_close(weir_dnn *); /* NULL is allowed */
 weir_err weir_layout_plain(weir_dnn *, const weir_shape *, const weir_layout **);
 size_t weir_layout_bytes(const weir_layout *);
 bool weir_layout_same(const weir_layout *, const weir_layout *);
+
+/* Pictures n x c x h x w, for loops of our own: `units` of `lanes` channels, lane l of unit u at place p of sample i being float
+ * i * sample + u * unit + p * step + l. The last unit's lanes beyond c are not there, or padding, which must stay zero. */
+typedef struct weir_lanes {
+    int64_t lanes, units, sample, unit, step;
+    bool padded; /* lanes beyond c exist */
+} weir_lanes;
+weir_err weir_layout_lanes(const weir_layout *, weir_lanes *);
 
 /* ---- memory ---- */
 typedef struct weir_mem {
@@ -63,6 +71,12 @@ typedef enum {
     WEIR_ARG_DIFF_WEIGHTS,
     WEIR_ARG_DIFF_BIAS,
     WEIR_ARG_DIFF_DST,
+    WEIR_ARG_MEAN,
+    WEIR_ARG_VARIANCE,
+    WEIR_ARG_SCALE,
+    WEIR_ARG_SHIFT,
+    WEIR_ARG_DIFF_SCALE,
+    WEIR_ARG_DIFF_SHIFT,
     WEIR_ARG_WORKSPACE,
     WEIR_ARG_SCRATCH,
     WEIR_ARGS
@@ -88,7 +102,8 @@ typedef struct weir_dense_desc {
 /* The backward ones are given the forward one. */
 weir_err weir_dnn_dense(weir_dnn *, weir_do, const weir_dense_desc *, const weir_op *forward, weir_op **);
 
-/* Pictures n x c x h x w; weights out x in x kernel x kernel. Every layout but the bias is the library's choice. */
+/* Pictures n x c x h x w; weights out x in x kernel x kernel, with groups
+ * groups x out/groups x in/groups x kernel x kernel. Every layout but the bias is the library's choice. */
 typedef struct weir_conv_desc {
     weir_shape in, out, weights;
     int64_t kernel, stride, pad;
@@ -96,21 +111,34 @@ typedef struct weir_conv_desc {
 } weir_conv_desc;
 weir_err weir_dnn_conv(weir_dnn *, weir_do, const weir_conv_desc *, const weir_op *forward, weir_op **);
 
-/* Max pooling; WORKSPACE carries from forward to backward which input won. `layout` is the input's; backward takes the output's
- * from its forward. */
+/* Pooling by the largest of a window, or by their mean, where zeros of the padding count too. WORKSPACE carries from forward to
+ * backward which input won. `layout` is the input's; backward takes the output's from its forward. */
 typedef struct weir_pool_desc {
     weir_shape out;
     const weir_layout *layout;
-    int64_t kernel, stride, pad;
+    int64_t height, width, stride, pad;
+    bool average;
 } weir_pool_desc;
 weir_err weir_dnn_pool(weir_dnn *, weir_do, const weir_pool_desc *, const weir_op *forward, weir_op **);
 
-/* Forward SRC to DST, which may be one mem; backward reads DST (not SRC) and turns DIFF_DST into DIFF_SRC, which may be one too.
- */
-weir_err weir_dnn_relu(weir_dnn *, weir_do, const weir_layout *, const weir_op *forward, weir_op **);
+/* Functions of single elements: forward SRC to DST, which may be one mem; backward reads DST (gelu: SRC) and turns DIFF_DST into
+ * DIFF_SRC, which may be one too. */
+typedef enum { WEIR_RELU, WEIR_TANH, WEIR_SIGMOID, WEIR_GELU } weir_curve;
+weir_err weir_dnn_curve(weir_dnn *, weir_do, weir_curve, const weir_layout *, const weir_op *forward, weir_op **);
 
 /* SRC + OTHER to DST, all in one layout; SRC and DST may be one mem. relu: on the sum. */
 weir_err weir_dnn_add(weir_dnn *, const weir_layout *, bool relu, weir_op **);
+
+/* Norms, by channel over the batch or by row over the last dimension: MEAN and VARIANCE are written by forward and read by
+ * backward. */
+typedef struct weir_norm_desc {
+    const weir_layout *layout; /* of input, output and gradients */
+    double eps;
+    bool relu;  /* batch norm: on the output; backward undoes it by the WORKSPACE */
+    bool given; /* batch norm: mean and variance are read, not worked out; there is no backward */
+} weir_norm_desc;
+weir_err weir_dnn_batchnorm(weir_dnn *, weir_do, const weir_norm_desc *, const weir_op *forward, weir_op **);
+weir_err weir_dnn_layernorm(weir_dnn *, weir_do, const weir_norm_desc *, const weir_op *forward, weir_op **);
 
 /* SRC to DST in another layout. */
 weir_err weir_dnn_reorder(weir_dnn *, const weir_layout *from, const weir_layout *to, weir_op **);

@@ -19,6 +19,17 @@ static const weir_opt *find_option(const weir_plug *p, const char *key)
     return NULL;
 }
 
+/* Whole numbers are expressions; so are yes and no, that a size can switch them: 0 is no. */
+static weir_err find_value(const weir_netfile *f, const weir_net_line *l, const weir_net_option *w, const weir_opt *o,
+                           char *value, size_t room)
+{
+    if (o && o->kind == WEIR_OPT_BOOL && !weir_netfile_value(f, l, w, true, value, room)) {
+        snprintf(value, room, "%s", strcmp(value, "0") ? "yes" : "no");
+        return WEIR_OK;
+    }
+    return weir_netfile_value(f, l, w, o && o->kind == WEIR_OPT_INT, value, room);
+}
+
 static weir_err set_options(const weir_netfile *f, const weir_net_line *l, weir_node *n, weir_arena *arena)
 {
     const weir_plug *p = &n->layer->plug;
@@ -29,7 +40,7 @@ static weir_err set_options(const weir_netfile *f, const weir_net_line *l, weir_
         const weir_opt *o = find_option(p, w->key);
         if (!strcmp(w->key, "from"))
             continue;
-        WEIR_TRY(weir_netfile_value(f, l, w, o && o->kind == WEIR_OPT_INT, value, sizeof value));
+        WEIR_TRY(find_value(f, l, w, o, value, sizeof value));
         if (weir_opt_set(p->options, p->name, w->key, value, arena, n->self))
             return weir_netfile_at(f, WEIR_INVALID, l->line, o ? w->value_col : w->col);
     }
@@ -333,6 +344,8 @@ static weir_err make_nodes(weir_graph *g, const weir_netfile *f, weir_arena *are
         WEIR_TRY(find_owner(g, f, l, &g->node[g->nodes]));
         if ((err = shape_node(g, &g->node[g->nodes])))
             return weir_netfile_at(f, err, l->line, l->col);
+        if (g->node[g->nodes].layer->open)
+            WEIR_TRY(g->node[g->nodes].layer->open(g->node[g->nodes].self, arena));
     }
     return WEIR_OK;
 }

@@ -60,6 +60,9 @@ weir_err weir_run_sum(const weir_run *, double *x, size_t n);
  * the exchange can begin early. What both need comes first in BACK_WEIGHTS. */
 typedef enum { WEIR_FORWARD, WEIR_BACK_WEIGHTS, WEIR_BACK_DATA, WEIR_WHENS } weir_when;
 
+/* Passes that a step belongs to. */
+typedef enum { WEIR_ALWAYS, WEIR_TRAINING, WEIR_EVALUATING } weir_only;
+
 /* What a layer is bound to, for one batch size. */
 typedef struct weir_bind {
     struct weir_plan *plan;
@@ -67,6 +70,7 @@ typedef struct weir_bind {
     weir_dnn *dnn;
     weir_arena *arena;
     weir_run *run;
+    const char *name;        /* of the layer */
     weir_act *in;            /* whole */
     weir_act *with;          /* the second input of a layer that joins two, in the layout of the first; else NULL */
     weir_act *out;           /* its shape is set: the layer chooses layout and memory, mostly by weir_bind_out */
@@ -75,6 +79,7 @@ typedef struct weir_bind {
     bool relu;               /* the only reader is a relu: apply it in the forward pass, on the way out */
     bool fused;              /* the layer before has done this one's forward */
     bool fused_back;         /* and does its backward */
+    weir_only only;          /* of the steps that are put into the plan with it: a layer that needs others makes a copy */
 } weir_bind;
 
 /* One argument of an op. */
@@ -99,6 +104,11 @@ weir_err weir_bind_add(const weir_bind *, weir_when, weir_mem *to, weir_mem *fro
 /* Puts a loop of the layer's own into the plan, and says which memory it uses (NULL-ended). */
 weir_err weir_bind_loop(const weir_bind *, weir_when, weir_err (*run)(void *), void *arg, weir_mem *const *used);
 
+/* Two that many layers are: the output has the shape of the input, and there are no tensors; a function of single elements. */
+weir_err weir_shape_kept(void *self, const weir_model_input *, const weir_shape *in, weir_shape *out, weir_weights *,
+                         int *weights);
+weir_err weir_bind_curve(const weir_bind *, weir_curve);
+
 typedef struct weir_layer {
     weir_plug plug;
     bool loss;      /* ends the network: scores, and its backward begins it */
@@ -113,6 +123,8 @@ typedef struct weir_layer {
      * do not fit are WEIR_INVALID, data that does not is WEIR_MISFIT. Dims are 1 to 2^31 - 1 and products bounded: the caller has
      * checked `in` and will check what it gets. Called once. */
     weir_err (*shape)(void *self, const weir_model_input *, const weir_shape *in, weir_shape *out, weir_weights *, int *weights);
+    /* Once, behind `shape`: memory that lives as long as the model. NULL: none is needed. */
+    weir_err (*open)(void *self, weir_arena *);
     /* Puts the steps for one batch size into the plan. Called once per batch size. */
     weir_err (*bind)(void *self, const weir_bind *);
     /* In place of the steps of a phase when there are no samples, for layers that sum over workers. NULL: nothing to do. */

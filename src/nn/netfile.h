@@ -10,8 +10,8 @@
  *
  * % in names and words is the number of the turn, from 1; in nested repeats all of them, outermost first, joined by dots. In
  * expressions it is the innermost. Options that are whole numbers are expressions (expr.h) over the sizes above the line and
- * `classes`, which the data brings. This file knows no kinds of layers: graph.c does. Text is hostile; errors name file, line and
- * column. */
+ * `classes`, which the data brings; so are yes and no, where 0 is no. This file knows no kinds of layers:
+ * graph.c does. Text is hostile; errors name file, line and column. */
 #ifndef WEIR_NN_NETFILE_H
 #define WEIR_NN_NETFILE_H
 #include "core/arena.h"

@@ -163,15 +163,17 @@ static weir_err bind_node(weir_plan *p, int i)
     const weir_node *n = &e->graph->node[i];
     weir_param param[WEIR_LAYER_WEIGHTS];
     weir_act *in[2] = {0};
-    weir_bind b = {.plan = p, .stage = s, .dnn = e->dnn, .arena = e->arena, .run = &e->run, .out = &s->out, .param = param};
+    weir_bind b = {.plan = p, .stage = s, .dnn = e->dnn, .arena = e->arena, .run = &e->run, .name = n->name, .out = &s->out};
 
     s->index = i;
     s->node = n;
+    s->run = &e->run;
     for (int k = 0; k < WEIR_WHENS; k++)
         s->end[k] = &s->first[k];
     for (int k = 0; k < n->ins; k++)
         in[k] = n->from[k] == WEIR_INPUT ? &p->input : &p->stage[n->from[k]].out;
     weir_engine_params(e, n, param);
+    b.param = param;
     s->out.shape = n->out;
     s->out.shape.dim[0] = p->n;
     s->out.yields = !n->layer->keeps && n->readers == 1;
@@ -210,7 +212,10 @@ void weir_plan_settle(weir_plan *p, void *base)
 
 weir_err weir_stage_run(const weir_stage *s, weir_when phase)
 {
+    weir_only not = s->run->pass.training ? WEIR_EVALUATING : WEIR_TRAINING;
+
     for (const weir_step *step = s->first[phase]; step; step = step->next)
-        WEIR_TRY(step->run(step->arg));
+        if (step->only != not )
+            WEIR_TRY(step->run(step->arg));
     return WEIR_OK;
 }

@@ -28,6 +28,7 @@ typedef struct weir_copy {
 typedef struct weir_step {
     weir_err (*run)(void *arg);
     void *arg;
+    weir_only only;
     struct weir_step *next;
 } weir_step;
 
@@ -35,6 +36,7 @@ typedef struct weir_step {
 typedef struct weir_stage {
     int index;
     const weir_node *node;
+    const weir_run *run;
     weir_act out;
     weir_act view[2]; /* the inputs as the layer sees them */
     weir_step *first[WEIR_WHENS], **end[WEIR_WHENS];

@@ -50,7 +50,28 @@ static weir_err settle_job(void *arg)
     return t->exchange->settle(t->exchanger, (weir_turn){.step = t->step});
 }
 
-weir_err weir_trainer_settle(weir_trainer *t) { return t->exchange->settle ? weir_comm_call(t->comm, settle_job, t) : WEIR_OK; }
+/* Running statistics are each worker's own until here. */
+static weir_err average_still(weir_trainer *t)
+{
+    size_t n;
+    float *still = weir_model_still(t->model, &n);
+
+    if (!n || t->all.size == 1)
+        return WEIR_OK;
+    for (size_t i = 0; i < n; i++)
+        t->still[i] = still[i];
+    WEIR_TRY(weir_trainer_sum(t, t->still, (int)n));
+    for (size_t i = 0; i < n; i++)
+        still[i] = (float)(t->still[i] / t->all.size);
+    return WEIR_OK;
+}
+
+weir_err weir_trainer_settle(weir_trainer *t)
+{
+    if (t->exchange->settle)
+        WEIR_TRY(weir_comm_call(t->comm, settle_job, t));
+    return average_still(t);
+}
 
 /* Scores test samples [from, to) in batches. */
 static weir_err score_range(weir_trainer *t, uint64_t from, uint64_t to, weir_batch *batch, weir_score *score)

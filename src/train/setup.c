@@ -28,10 +28,13 @@ static weir_err open_data(weir_trainer *t)
     return weir_rate_open(s->lr, t->steps, t->epoch_steps, t->arena, &t->rate);
 }
 
+static weir_err sum_over_ranks(void *trainer, double *x, size_t n) { return weir_trainer_sum(trainer, x, (int)n); }
+
 static weir_err open_model(weir_trainer *t)
 {
     weir_model_input in = model_input(&t->data.facts);
     int room = weir_plan_room(&t->plan);
+    size_t stills;
 
     t->eval_batch = room > EVAL_BATCH ? room : EVAL_BATCH;
     t->threads = (int)t->set->threads;
@@ -44,8 +47,12 @@ static weir_err open_model(weir_trainer *t)
     t->params = weir_model_params(t->model);
     t->param = WEIR_NEW(t->arena, float, t->params);
     t->grad = WEIR_NEW(t->arena, float, t->params + WEIR_NOTES);
-    if (!t->param || !t->grad)
+    weir_model_still(t->model, &stills);
+    t->still = WEIR_NEW(t->arena, double, stills);
+    if (!t->param || !t->grad || !t->still)
         return weir_fail_nomem(2 * t->params * sizeof(float));
+    if (t->all.size > 1)
+        weir_model_on_sum(t->model, sum_over_ranks, t);
     weir_model_attach(t->model, t->param, t->grad);
     weir_model_init(t->model, (uint64_t)t->set->seed);
     return WEIR_OK;

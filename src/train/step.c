@@ -76,7 +76,7 @@ static weir_err compute(weir_trainer *t, weir_score *score, double divisor)
         WEIR_TRY(weir_loader_next(t->loader, &b));
         weir_plan_share(&t->plan, t->step, m, &first, &n);
         weir_model_batch batch = {.n = b->n, .x = b->x, .token = b->token, .label = b->label, .value = b->value};
-        weir_pass pass = {.training = true, .seed = t->plan.seed, .step = t->step, .first = first};
+        weir_pass pass = {.training = true, .seed = t->plan.seed, .step = t->step, .first = first, .micro = m};
         bool last = m == micro - 1;
         WEIR_TRY(weir_model_forward(t->model, &batch, &pass, score));
         if (last)

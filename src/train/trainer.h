@@ -41,6 +41,7 @@ typedef struct weir_trainer {
     weir_batch eval_room;
     size_t params;
     float *param, *grad; /* grad: WEIR_NOTES more */
+    double *still;       /* room to sum the running statistics in */
     weir_lane *lane;
     int lanes, next_lane; /* next_lane: the first that has not left in this step */
     const weir_exchange *exchange;

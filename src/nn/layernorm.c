@@ -1,0 +1,73 @@
+/* layernorm.c - every row of the last dimension to mean 0 and variance 1, then scaled and shifted. */
+#include "nn/layer.h"
+
+typedef struct layernorm {
+    double eps;
+} layernorm;
+
+static const weir_opt options[] = {
+    {"eps", WEIR_OPT_REAL, offsetof(layernorm, eps), "1e-5", "added to the variance", 1e-12, 1, NULL, false, false}, {0}};
+
+static weir_err shape(void *self, const weir_model_input *input, const weir_shape *in, weir_shape *out, weir_weights *w,
+                      int *weights)
+{
+    int64_t width = in->dim[in->dims - 1];
+
+    (void)self, (void)input;
+    if (in->dims < 2)
+        return weir_fail(WEIR_INVALID, "layernorm needs an input of at least one dimension a sample");
+    *out = *in;
+    w[0] = (weir_weights){"weight", {1, {width}}, .fill = 1};
+    w[1] = (weir_weights){"bias", {1, {width}}, .fill = 0};
+    *weights = 2;
+    return WEIR_OK;
+}
+
+static weir_err bind_back(const weir_bind *b, const weir_norm_desc *s, const weir_op *forward, weir_mem *mean, weir_mem *variance,
+                          const weir_layout *stats)
+{
+    const weir_act *in = b->in, *out = b->out;
+    const weir_param *w = b->param;
+    weir_mem *dx = in->grad;
+    weir_op *op;
+
+    if (!dx) /* the library works it out in any case */
+        WEIR_TRY(weir_bind_mem(b, weir_layout_bytes(in->layout), &dx));
+    WEIR_TRY(weir_dnn_layernorm(b->dnn, WEIR_DO_BACK_DATA, s, forward, &op));
+    weir_use use[] = {{WEIR_ARG_SRC, in->data, in->layout},        {WEIR_ARG_MEAN, mean, stats},
+                      {WEIR_ARG_VARIANCE, variance, stats},        {WEIR_ARG_DIFF_DST, out->grad, out->layout},
+                      {WEIR_ARG_SCALE, w[0].data, w[0].plain},     {WEIR_ARG_SHIFT, w[1].data, w[1].plain},
+                      {WEIR_ARG_DIFF_SRC, dx, in->layout},         {WEIR_ARG_DIFF_SCALE, w[0].grad, w[0].plain},
+                      {WEIR_ARG_DIFF_SHIFT, w[1].grad, w[1].plain}};
+    return weir_bind_op(b, WEIR_BACK_WEIGHTS, op, use, 9);
+}
+
+static weir_err bind_layernorm(void *self, const weir_bind *b)
+{
+    weir_norm_desc s = {.layout = b->in->layout, .eps = ((layernorm *)self)->eps};
+    const weir_param *w = b->param;
+    const weir_layout *stats;
+    weir_mem *mean, *variance;
+    weir_op *op;
+
+    WEIR_TRY(weir_bind_out(b, b->in->layout));
+    WEIR_TRY(weir_dnn_layernorm(b->dnn, WEIR_DO_FORWARD, &s, NULL, &op));
+    stats = weir_op_layout(op, WEIR_ARG_MEAN);
+    WEIR_TRY(weir_bind_mem(b, weir_layout_bytes(stats), &mean));
+    WEIR_TRY(weir_bind_mem(b, weir_layout_bytes(stats), &variance));
+    weir_use use[] = {{WEIR_ARG_SRC, b->in->data, b->in->layout},
+                      {WEIR_ARG_DST, b->out->data, b->out->layout},
+                      {WEIR_ARG_MEAN, mean, stats},
+                      {WEIR_ARG_VARIANCE, variance, stats},
+                      {WEIR_ARG_SCALE, w[0].data, w[0].plain},
+                      {WEIR_ARG_SHIFT, w[1].data, w[1].plain}};
+    WEIR_TRY(weir_bind_op(b, WEIR_FORWARD, op, use, 6));
+    return bind_back(b, &s, op, mean, variance, stats);
+}
+
+const weir_layer weir_layer_layernorm = {
+    .plug = {"layernorm", "rows of the last dimension to mean 0 and variance 1, scaled and shifted", sizeof(layernorm), options},
+    .plain = true,
+    .shape = shape,
+    .bind = bind_layernorm,
+};
