@@ -488,5 +488,6 @@ int main(void)
         cmocka_unit_test(initial_weights_are_pytorchs),
     };
 
+    weir_model_threads(1);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
