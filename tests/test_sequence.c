@@ -280,6 +280,21 @@ static void products_are_sums(void **state)
             }
 }
 
+static void squares_are_turned(void **state)
+{
+    float x[WEIR_UNIT * 48], y[WEIR_UNIT * 48];
+
+    (void)state;
+    hash_fill(x, WEIR_UNIT * 48, 5, 1);
+    for (int v = 0; weir_kernels_all()[v]; v++)
+        for (int64_t n = WEIR_UNIT; n <= 48; n += WEIR_UNIT) {
+            weir_kernels_all()[v]->turn(y, x, n);
+            for (int64_t i = 0; i < n; i++)
+                for (int64_t j = 0; j < WEIR_UNIT; j++)
+                    assert_true(y[i * WEIR_UNIT + j] == x[j * n + i]);
+        }
+}
+
 static void rows_of_softmax_are_exact(void **state)
 {
     enum { N = 1031 };
@@ -331,7 +346,7 @@ int main(void)
         cmocka_unit_test(passes_repeat_and_overwrite), cmocka_unit_test(right_tokens_are_counted),
         cmocka_unit_test(squares_are_summed),          cmocka_unit_test(hostile_numbers_are_refused),
         cmocka_unit_test(products_are_sums),           cmocka_unit_test(rows_of_softmax_are_exact),
-        cmocka_unit_test(numbers_that_are_none_stay),
+        cmocka_unit_test(numbers_that_are_none_stay),  cmocka_unit_test(squares_are_turned),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
