@@ -130,12 +130,25 @@ static double apart_from_sketch(const float *sketch, size_t floats, const float 
     return sqrt(fmax(apart, apart_some / 4)) / (sketch[0] > 0 ? sketch[0] : 1);
 }
 
+float *saved_numbers(const char *name, size_t *n)
+{
+    static const char *const files[] = {"tests/torch/numbers", "tests/torch/sequence_numbers"};
+    float *found = NULL;
+
+    for (int i = 0; i < 2 && !found; i++) {
+        size_t bytes;
+        char *file = read_source(files[i], &bytes);
+        found = find_numbers(file, bytes, name, n);
+        free(file);
+    }
+    return found;
+}
+
 double apart_from(const char *name, const float *x, size_t n)
 {
     char full[160];
-    size_t bytes, count;
-    char *file = read_source("tests/torch/numbers", &bytes);
-    float *theirs = find_numbers(file, bytes, name, &count);
+    size_t count;
+    float *theirs = saved_numbers(name, &count);
     double apart;
 
     if (theirs && count != n)
@@ -143,12 +156,11 @@ double apart_from(const char *name, const float *x, size_t n)
     apart = theirs ? relative(x, theirs, n) : 0;
     if (!theirs) {
         snprintf(full, sizeof full, "%s~", name);
-        if (!(theirs = find_numbers(file, bytes, full, &count)))
-            fail_msg("tests/torch/numbers has no %s: run make_numbers.py", name);
+        if (!(theirs = saved_numbers(full, &count)))
+            fail_msg("tests/torch has no numbers of %s: run make_numbers.py, or sequence.py", name);
         apart = apart_from_sketch(theirs, count, x, n);
     }
     free(theirs);
-    free(file);
     return apart;
 }
 

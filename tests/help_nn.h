@@ -19,6 +19,8 @@ double relative(const float *a, const float *b, size_t n);
 char *read_source(const char *name, size_t *n);
 /* The floats saved under a name; NULL: there are none. `from` is the whole file. */
 float *find_numbers(const char *from, size_t bytes, const char *name, size_t *n);
+/* The same from tests/torch/numbers or sequence_numbers. */
+float *saved_numbers(const char *name, size_t *n);
 /* How far x is from the tensor that was saved under `name` ("lenet/dw0"), or as a sketch under `name`~: |x - it| / |it|, of a
  * sketch as well as that can be told. Fails the test when there is no such one. */
 double apart_from(const char *name, const float *x, size_t n);

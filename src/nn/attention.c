@@ -100,12 +100,11 @@ static void copy_flat(const bound *b, const float *x, int64_t step, float *to)
     }
 }
 
-static void copy_turned(const bound *b, const float *x, int64_t step, float *to)
+/* Of a flat copy, so that what lies far apart is read once. */
+static void copy_turned(const bound *b, const float *flat, float *to)
 {
     for (int64_t u = 0; u < b->span; u += WEIR_UNIT)
-        for (int64_t k = 0; k < b->deep; k++, to += WEIR_UNIT)
-            for (int64_t j = 0; j < WEIR_UNIT; j++)
-                to[j] = u + j < b->length && k < b->head ? x[(u + j) * step + k] : 0;
+        weir_kernels_best()->turn(to + u * b->deep, flat + u * b->deep, b->deep);
 }
 
 /* ---- products ---- */
@@ -172,7 +171,8 @@ static void forward_heads(void *arg, int64_t from, int64_t to)
     for (int64_t at = from; at < to; at++) {
         float *y = (float *)b->y->at + at / b->heads * b->length * b->width + at % b->heads * b->head;
         go_to(&w, at);
-        copy_turned(b, w.k, 3 * b->width, w.keys);
+        copy_flat(b, w.k, 3 * b->width, w.flat[1]);
+        copy_turned(b, w.flat[1], w.keys);
         copy_flat(b, w.q, 3 * b->width, w.flat[0]);
         copy_flat(b, w.v, 3 * b->width, w.flat[1]);
         for (int64_t i = 0; i < b->length; i += BLOCK)
@@ -231,10 +231,11 @@ static void back_head(work *w, int64_t at)
     float *dx = (float *)b->dx->at + (w->q - (const float *)b->x->at);
     const size_t bytes = (size_t)b->head * sizeof *dx, all = (size_t)(b->span * b->deep) * sizeof *dx;
 
-    copy_turned(b, w->k, 3 * b->width, w->keys);
-    copy_turned(b, w->v, 3 * b->width, w->values);
-    copy_flat(b, w->q, 3 * b->width, w->flat[0]);
+    copy_flat(b, w->v, 3 * b->width, w->flat[1]);
+    copy_turned(b, w->flat[1], w->values);
     copy_flat(b, w->k, 3 * b->width, w->flat[1]);
+    copy_turned(b, w->flat[1], w->keys);
+    copy_flat(b, w->q, 3 * b->width, w->flat[0]);
     copy_flat(b, dy, b->width, w->flat[2]);
     memset(w->dk, 0, all);
     memset(w->dv, 0, all);

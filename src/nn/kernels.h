@@ -46,6 +46,8 @@ typedef struct weir_lstm_cells {
 typedef struct weir_kernels {
     const char *isa;
     void (*product)(const weir_product *);
+    /* WEIR_UNIT rows of n numbers, n whole units, to n rows of WEIR_UNIT */
+    void (*turn)(float *to, const float *from, int64_t n);
     /* the largest; -INFINITY of none; NaNs are passed over */
     float (*most)(const float *x, int64_t n);
     /* sum of exp(scale * (x - most)) */

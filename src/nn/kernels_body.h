@@ -71,6 +71,32 @@ static void product(const weir_product *p)
         strip(p, 1, p->b + u * p->b_unit, p->c + u * p->c_unit);
 }
 
+enum { SQUARE = WEIR_UNIT * WEIR_UNIT };
+
+/* A perfect shuffle. The place's bits go round by one: after half of them, rows have become columns. */
+INLINE void shuffle(float *restrict to, const float *restrict from)
+{
+#pragma omp simd
+    for (int i = 0; i < SQUARE / 2; i++) {
+        to[2 * i] = from[i];
+        to[2 * i + 1] = from[i + SQUARE / 2];
+    }
+}
+
+static void turn(float *to, const float *from, int64_t n)
+{
+    float a[SQUARE], b[SQUARE];
+
+    for (int64_t k = 0; k < n; k += WEIR_UNIT, to += SQUARE) {
+        for (int j = 0; j < WEIR_UNIT; j++)
+            memcpy(a + j * WEIR_UNIT, from + j * n + k, WEIR_UNIT * sizeof *a);
+        shuffle(b, a);
+        shuffle(a, b);
+        shuffle(b, a);
+        shuffle(to, b);
+    }
+}
+
 /* ---- functions: within a few units of the last place ---- */
 
 /* x = n ln 2 + r, |r| <= ln 2 / 2; gives r and 2^n. The odd constant makes the sum's last bits the whole number n. */
@@ -244,4 +270,4 @@ static void lstm_back(const weir_lstm_cells *s)
             row_back(s, r, s->cells);
 }
 
-const weir_kernels WEIR_KERNELS = {WEIR_KERNELS_ISA, product, most, exp_sum, exp_to, softmax_back, lstm, lstm_back};
+const weir_kernels WEIR_KERNELS = {WEIR_KERNELS_ISA, product, turn, most, exp_sum, exp_to, softmax_back, lstm, lstm_back};

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Saves PyTorch's numbers for tests/test_sequence.c in tests/torch/sequence_numbers. Needs torch; run it when `sequence_cases` or a model changes.
 
-Like make_numbers.py, whose hash, file format and reading of layers it uses."""
+The file is like that of make_numbers.py."""
 import os
 import struct
 
@@ -10,10 +10,11 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
-import make_numbers as base
-from make_numbers import HERE, LABEL, OUT_GRAD, X, labels, values
+import common as base
+from common import HERE, LABEL, OUT_GRAD, X, labels, values
+from make_numbers import LARGE, apart, sketch
 
-STEPS, RATE, PROJECTIONS = 20, 0.01, 16
+STEPS, RATE = 20, 0.01
 
 
 class Embedding(nn.Embedding):
@@ -190,32 +191,27 @@ def passes(logits, p, vocab, length, steps, rate, batch=8):
     return losses
 
 
-def summary(put, name, w):
-    """norm, and random projections of the whole"""
-    w = w.detach().double().flatten()
-    signs = [torch.where(values(base.SIGN + j, w.numel()) < 0, -1.0, 1.0).double() for j in range(PROJECTIONS)]
-    put(f'{name}/norm', w.norm())
-    put(f'{name}/project', torch.stack([(s * w).sum() for s in signs]))
-
-
 def one_model(label, logits, shapes, vocab, length, trained, put):
+    """the first loss, gradients in double and how far from those ours may be; then some steps"""
     p, exact = start(shapes), start(shapes, torch.float64)
-    put(f'{label}/one', torch.tensor(passes(logits, p, vocab, length, 1, 0)))
-    passes(logits, exact, vocab, length, 1, 0)
+    put(f'{label}/first', torch.tensor(passes(logits, exact, vocab, length, 1, 0)))
+    passes(logits, p, vocab, length, 1, 0)
     for name, w in exact.items():
-        summary(put, f'{label}/grad/{name}', w.grad)
-        put(f'{label}/grad/{name}/apart', (p[name].grad.double() - w.grad).norm() / w.grad.norm())
+        put(f'{label}/grad/{name}', w.grad, True)
+        put(f'{label}/bound/{name}', torch.tensor([max(3 * apart(p[name].grad, w.grad), 1e-5)]))
     if trained:
         put(f'{label}/losses', torch.tensor(passes(logits, p, vocab, length, STEPS, RATE)))
         for name, w in p.items():
-            summary(put, f'{label}/end/{name}', w)
+            put(f'{label}/end/{name}', w, True)
 
 
 def main():
     base.module = module
     torch.set_num_threads(1)
     with open(os.path.join(HERE, 'sequence_numbers'), 'wb') as f:
-        def put(name, t):
+        def put(name, t, always=False):
+            if always or t.numel() > LARGE:
+                t, name = sketch(t), name + '~'
             a = t.detach().to(torch.float32).flatten().numpy().astype('<f4')
             f.write(struct.pack('<I', len(name)) + name.encode() + struct.pack('<I', a.size) + a.tobytes())
         for line in open(os.path.join(HERE, 'sequence_cases')):
