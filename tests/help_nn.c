@@ -130,12 +130,25 @@ static double apart_from_sketch(const float *sketch, size_t floats, const float 
     return sqrt(fmax(apart, apart_some / 4)) / (sketch[0] > 0 ? sketch[0] : 1);
 }
 
+float *saved_numbers(const char *name, size_t *n)
+{
+    static const char *const files[] = {"tests/torch/numbers", "tests/torch/sequence_numbers"};
+    float *found = NULL;
+
+    for (int i = 0; i < 2 && !found; i++) {
+        size_t bytes;
+        char *file = read_source(files[i], &bytes);
+        found = find_numbers(file, bytes, name, n);
+        free(file);
+    }
+    return found;
+}
+
 double apart_from(const char *name, const float *x, size_t n)
 {
     char full[160];
-    size_t bytes, count;
-    char *file = read_source("tests/torch/numbers", &bytes);
-    float *theirs = find_numbers(file, bytes, name, &count);
+    size_t count;
+    float *theirs = saved_numbers(name, &count);
     double apart;
 
     if (theirs && count != n)
@@ -143,12 +156,11 @@ double apart_from(const char *name, const float *x, size_t n)
     apart = theirs ? relative(x, theirs, n) : 0;
     if (!theirs) {
         snprintf(full, sizeof full, "%s~", name);
-        if (!(theirs = find_numbers(file, bytes, full, &count)))
-            fail_msg("tests/torch/numbers has no %s: run make_numbers.py", name);
+        if (!(theirs = saved_numbers(full, &count)))
+            fail_msg("tests/torch has no numbers of %s: run make_numbers.py, or sequence.py", name);
         apart = apart_from_sketch(theirs, count, x, n);
     }
     free(theirs);
-    free(file);
     return apart;
 }
 
@@ -198,7 +210,7 @@ static void place_vectors(rig *r)
             r->still[g->still[i].at + k] = 1;
     }
     weir_plan_settle(r->plan, weir_alloc(r->arena, r->plan->bytes));
-    weir_mem_point(r->plan->input.data, r->x);
+    weir_mem_point(r->plan->input.data, g->input.tokens ? (void *)r->token : r->x);
     weir_mem_point(r->plan->input.grad, r->dx);
 }
 
@@ -210,42 +222,59 @@ static int64_t count_classes(const char *text, int64_t classes)
     return classes;
 }
 
-void rig_open(rig *r, const char *layers, int batch, const weir_shape *sample)
+static void make_data(rig *r, int batch, const weir_model_input *in)
 {
-    weir_model_input in = {.dims = sample->dims, .classes = sample->dim[sample->dims - 1]};
+    int labels = batch * (in->kind == WEIR_SCORE_TOKENS ? (int)in->dim[0] : 1), values = batch * (int)in->classes;
+
+    r->x = floats(r, r->ins);
+    r->token = WEIR_NEW(r->arena, int32_t, r->ins);
+    r->label = WEIR_NEW(r->arena, int32_t, labels);
+    r->value = floats(r, (size_t)values);
+    hash_fill(r->x, r->ins, HASH_X, 1);
+    hash_labels(r->token, (int)r->ins, HASH_X, (int)in->classes);
+    hash_labels(r->label, labels, HASH_LABEL, (int)in->classes);
+    hash_fill(r->value, (size_t)values, HASH_LABEL, 1);
+}
+
+void rig_open_data(rig *r, const char *layers, int batch, const weir_model_input *in)
+{
     char text[512];
     const weir_act *out;
 
     *r = (rig){.arena = weir_arena_new()};
-    memcpy(in.dim, sample->dim, sizeof in.dim);
     snprintf(text, sizeof text, "%s", layers);
     for (char *p = text; *p; p++)
         *p = *p == ';' ? '\n' : *p;
-    in.classes = count_classes(text, in.classes);
-    ok(weir_graph_read("case", text, strlen(text), NULL, &in, false, r->arena, &r->graph));
+    ok(weir_graph_read("case", text, strlen(text), NULL, in, false, r->arena, &r->graph));
     ok(weir_engine_open(r->graph, r->arena, &r->engine));
     ok(weir_plan_make(&r->engine, batch, true, &r->plan));
     out = &r->plan->stage[r->graph->nodes - 1].out;
     r->ins = weir_layout_bytes(r->plan->input.layout) / sizeof(float);
     r->outs = out->data ? (size_t)weir_shape_count(&out->shape, INT64_MAX) : 1;
-    r->x = floats(r, r->ins);
     r->dx = floats(r, r->ins);
     r->y = floats(r, r->outs);
     r->dy = floats(r, r->outs);
     r->param = floats(r, r->graph->params);
     r->grad = floats(r, r->graph->params);
+    make_data(r, batch, in);
     r->still = floats(r, r->graph->still_floats);
     r->next = floats(r, r->graph->still_floats);
-    r->label = WEIR_NEW(r->arena, int32_t, batch);
-    hash_fill(r->x, r->ins, HASH_X, 1);
     hash_fill(r->dy, r->outs, HASH_OUT_GRAD, 1);
-    hash_labels(r->label, batch, HASH_LABEL, (int)in.classes);
     hash_weights(r->graph, r->param);
     place_vectors(r);
     if (out->data) {
         make_mover(r, out, out->data, r->y, true, &r->take);
         make_mover(r, out, out->grad, r->dy, false, &r->give);
     }
+}
+
+void rig_open(rig *r, const char *layers, int batch, const weir_shape *sample)
+{
+    weir_model_input in = {.dims = sample->dims};
+
+    memcpy(in.dim, sample->dim, sizeof in.dim);
+    in.classes = count_classes(layers, sample->dim[sample->dims - 1]);
+    rig_open_data(r, layers, batch, &in);
 }
 
 void rig_close(rig *r)
@@ -257,7 +286,8 @@ void rig_close(rig *r)
 static void run_forward(rig *r, bool training)
 {
     weir_engine_refresh(&r->engine);
-    r->engine.run = (weir_run){.batch = {.n = r->plan->n, .x = r->x, .label = r->label}, .pass = {.training = training}};
+    r->engine.run = (weir_run){.batch = {.n = r->plan->n, .x = r->x, .token = r->token, .label = r->label, .value = r->value},
+                                .pass = {.training = training, .fresh = true}};
     for (int i = 0; i < r->graph->nodes; i++)
         ok(weir_stage_run(&r->plan->stage[i], WEIR_FORWARD));
     if (r->take)

@@ -19,6 +19,8 @@ double relative(const float *a, const float *b, size_t n);
 char *read_source(const char *name, size_t *n);
 /* The floats saved under a name; NULL: there are none. `from` is the whole file. */
 float *find_numbers(const char *from, size_t bytes, const char *name, size_t *n);
+/* The same from tests/torch/numbers or sequence_numbers. */
+float *saved_numbers(const char *name, size_t *n);
 /* How far x is from the tensor that was saved under `name` ("lenet/dw0"), or as a sketch under `name`~: |x - it| / |it|, of a
  * sketch as well as that can be told. Fails the test when there is no such one. */
 double apart_from(const char *name, const float *x, size_t n);
@@ -31,11 +33,14 @@ typedef struct rig {
     weir_plan *plan;
     size_t ins, outs;                                     /* floats of input and output; outs is 1 for a loss */
     float *x, *dx, *y, *dy, *param, *grad, *still, *next; /* still: running statistics; next: as a commit would leave them */
-    int32_t *label;
+    int32_t *token, *label;                               /* token: in place of x, where the data is tokens */
+    float *value;                                         /* in place of labels, where the targets are values */
     weir_op *take, *give; /* output to y, dy to the output's gradient; NULL for a loss */
 } rig;
 /* `layers`: lines with ; between. Fails the test when it cannot. */
 void rig_open(rig *, const char *layers, int batch, const weir_shape *sample);
+/* The same for any data; tokens, labels and values come from the hash too. */
+void rig_open_data(rig *, const char *layers, int batch, const weir_model_input *);
 void rig_close(rig *);
 void rig_forward(rig *);
 /* The running statistics of the last forward are committed, and used: y is as in evaluation. */

@@ -281,7 +281,7 @@ static void data_that_does_not_fit_is_refused(void **state)
     (void)state;
     in.kind = WEIR_SCORE_VALUES;
     assert_int_equal(read_as(text, strlen(text), NULL, &in, arena, &g), WEIR_MISFIT);
-    assert_non_null(strstr(weir_why_text(), "m.net:3:1: softmax scores one class a sample, and the data gives values"));
+    assert_non_null(strstr(weir_why_text(), "m.net:3:1: softmax scores classes or tokens, and the data gives values"));
     in.kind = WEIR_SCORE_TOKENS;
     assert_int_equal(read_as(text, strlen(text), NULL, &in, arena, &g), WEIR_MISFIT);
     in.tokens = true;

@@ -16,11 +16,11 @@ typedef struct one_case {
     weir_shape sample;
 } one_case;
 
-/* Calls `each` for every case; returns how many there were. */
-static int each_case(void (*each)(const one_case *, void *), void *arg)
+/* Calls `each` for every case of a list; returns how many there were. */
+static int each_in(const char *list, void (*each)(const one_case *, void *), void *arg)
 {
     size_t n;
-    char *text = read_source("tests/torch/cases", &n), *rest = text, *line;
+    char *text = read_source(list, &n), *rest = text, *line;
     int count = 0;
 
     while ((line = strsep(&rest, "\n"))) {
@@ -36,6 +36,8 @@ static int each_case(void (*each)(const one_case *, void *), void *arg)
     free(text);
     return count;
 }
+
+static int each_case(void (*each)(const one_case *, void *), void *arg) { return each_in("tests/torch/cases", each, arg); }
 
 /* The kind of the only layer, a mark before it not counted; NULL: there are more. */
 static const char *alone(const one_case *c)
@@ -190,9 +192,10 @@ static void every_layer_has_a_case(void **state)
 
     (void)state;
     each_case(mark_kind, seen);
+    each_in("tests/torch/sequence_cases", mark_kind, seen); /* those that test_sequence runs */
     for (int i = 0; weir_layers[i]; i++)
         if (!seen[i])
-            fail_msg("layer %s stands alone in no line of tests/torch/cases", weir_layers[i]->name);
+            fail_msg("layer %s stands alone in no line of tests/torch/cases or sequence_cases", weir_layers[i]->name);
 }
 
 static void descriptors_are_whole(void **state)

@@ -1,15 +1,21 @@
 /* dense.c - y = x w' + b over the last dimension; the weights are used where they are, as PyTorch has them: [out, in]. */
+#include "core/vec.h"
 #include "nn/layer.h"
+#include "nn/share.h"
 #include <math.h>
+#include <string.h>
 
 typedef struct dense {
     int64_t out;
     bool bias;
+    const char *weight; /* read by the graph */
 } dense;
 
 static const weir_opt options[] = {
     {"out", WEIR_OPT_INT, offsetof(dense, out), NULL, "how many outputs", 1, INT32_MAX, NULL, false, false},
     {"bias", WEIR_OPT_BOOL, offsetof(dense, bias), "yes", "adds a bias", 0, 0, NULL, false, false},
+    {"weight", WEIR_OPT_TEXT, offsetof(dense, weight), NULL, "the layer above whose weight is used here too", 0, 0, NULL, false,
+     false},
     {0}};
 
 static weir_err shape(void *self, const weir_model_input *input, const weir_shape *in, weir_shape *out, weir_weights *w,
@@ -39,18 +45,75 @@ static weir_err as_rows(const weir_bind *b, const weir_act *a, weir_shape *rows,
     return weir_layout_plain(b->dnn, rows, layout);
 }
 
+/* ---- weight gradients of many rows ---- */
+
+typedef struct bias_sum {
+    weir_mem *dy, *grad;
+    int64_t rows, out;
+} bias_sum;
+
+static void sum_rows(void *arg, int64_t from, int64_t to)
+{
+    const bias_sum *s = arg;
+    const float *dy = (const float *)s->dy->at + from;
+    float *grad = (float *)s->grad->at + from;
+
+    memcpy(grad, dy, (size_t)(to - from) * sizeof *grad);
+    for (int64_t i = 1; i < s->rows; i++)
+        weir_vec_best()->add(grad, dy + i * s->out, (size_t)(to - from));
+}
+
+static weir_err sum_bias(void *arg)
+{
+    weir_share(((bias_sum *)arg)->out, 128, sum_rows, arg);
+    return WEIR_OK;
+}
+
+/* oneDNN's inner product is slow at this when the rows outnumber the outputs; a product of matrices is not. */
+static bool has_many_rows(const weir_dense_desc *s) { return s->rows >= s->out && s->out >= s->in; }
+
+static weir_err bind_outer(const weir_bind *b, const weir_dense_desc *s)
+{
+    const weir_param *w = b->param;
+    bias_sum *sum = WEIR_NEW(b->arena, bias_sum, 1);
+    weir_op *op;
+
+    if (!sum)
+        return weir_fail_nomem(sizeof *sum);
+    WEIR_TRY(weir_dnn_outer(b->dnn, s, &op));
+    weir_use use[] = {{WEIR_ARG_SRC, b->out->grad, weir_op_layout(op, WEIR_ARG_SRC)},
+                      {WEIR_ARG_WEIGHTS, b->in->data, weir_op_layout(op, WEIR_ARG_WEIGHTS)},
+                      {WEIR_ARG_DST, w[0].grad, weir_op_layout(op, WEIR_ARG_DST)}};
+    WEIR_TRY(weir_bind_op(b, WEIR_BACK_WEIGHTS, op, use, 3));
+    *sum = (bias_sum){b->out->grad, w[1].grad, s->rows, s->out};
+    return s->bias ? weir_bind_loop(b, WEIR_BACK_WEIGHTS, sum_bias, sum, (weir_mem *[]){sum->dy, NULL}) : WEIR_OK;
+}
+
+/* ---- the plan ---- */
+
+static weir_err bind_weights(const weir_bind *b, const weir_dense_desc *s, const weir_op *forward, const weir_use *x,
+                             const weir_use *y)
+{
+    const weir_param *w = b->param;
+    weir_use use[] = {*x,
+                      {WEIR_ARG_DIFF_DST, b->out->grad, y->layout},
+                      {WEIR_ARG_DIFF_WEIGHTS, w[0].grad, w[0].plain},
+                      {WEIR_ARG_DIFF_BIAS, w[1].grad, w[1].plain}};
+    weir_op *op;
+
+    if (has_many_rows(s))
+        return bind_outer(b, s);
+    WEIR_TRY(weir_dnn_dense(b->dnn, WEIR_DO_BACK_WEIGHTS, s, forward, &op));
+    return weir_bind_op(b, WEIR_BACK_WEIGHTS, op, use, 3 + s->bias);
+}
+
 static weir_err bind_back(const weir_bind *b, const weir_dense_desc *s, const weir_op *forward, const weir_use *x,
                           const weir_use *y)
 {
     const weir_param *w = b->param;
-    weir_use to_weights[] = {*x,
-                             {WEIR_ARG_DIFF_DST, b->out->grad, y->layout},
-                             {WEIR_ARG_DIFF_WEIGHTS, w[0].grad, w[0].plain},
-                             {WEIR_ARG_DIFF_BIAS, w[1].grad, w[1].plain}};
     weir_op *op;
 
-    WEIR_TRY(weir_dnn_dense(b->dnn, WEIR_DO_BACK_WEIGHTS, s, forward, &op));
-    WEIR_TRY(weir_bind_op(b, WEIR_BACK_WEIGHTS, op, to_weights, 3 + s->bias));
+    WEIR_TRY(bind_weights(b, s, forward, x, y));
     if (!b->in->grad)
         return WEIR_OK;
     weir_use to_data[] = {{WEIR_ARG_DIFF_DST, b->out->grad, y->layout},

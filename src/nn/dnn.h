@@ -49,6 +49,7 @@ typedef struct weir_mem {
     struct weir_mem *same; /* lies where that one does */
     /* Changes only when weir_model_refresh says so (parameters): copies in other layouts are kept and remade when stale. */
     bool slow;
+    unsigned version; /* of a parameter: a copy made at another one is stale */
     struct weir_copy *copies;
     struct weir_tie *ties; /* the arguments of ops that read or write it */
     struct weir_mem *next;
@@ -100,6 +101,9 @@ typedef struct weir_dense_desc {
 } weir_dense_desc;
 /* The backward ones are given the forward one. */
 weir_err weir_dnn_dense(weir_dnn *, weir_do, const weir_dense_desc *, const weir_op *forward, weir_op **);
+/* The gradient of w alone, DST = SRC' WEIGHTS, of y's gradient (SRC) and x (WEIGHTS): faster where rows are many. All plain, but
+ * their layouts have other names: take the op's. */
+weir_err weir_dnn_outer(weir_dnn *, const weir_dense_desc *, weir_op **);
 
 /* Pictures n x c x h x w; weights out x in x kernel x kernel, with groups
  * groups x out/groups x in/groups x kernel x kernel. Every layout but the bias is the library's choice. */

@@ -70,7 +70,7 @@ static weir_err make_self(const weir_netfile *f, const weir_net_line *l, weir_no
     n->name = l->name;
     n->line = l->line;
     n->col = l->col;
-    n->ready = -1;
+    n->ready = n->owner = -1;
     if (!strcmp(n->name, "input"))
         return weir_fail(WEIR_INVALID, "%s:%d:%d: the name input is that of the data", f->path, l->line, l->col);
     if (!(n->self = weir_alloc(arena, plug->size)))
@@ -113,6 +113,24 @@ static weir_err find_inputs(const weir_graph *g, const weir_netfile *f, const we
     if (n->ins == 2 && n->from[1] == n->from[0])
         return weir_fail(WEIR_INVALID, "%s:%d:%d: %s is the line before: %s joins it with another", f->path, l->line,
                          from->value_col, from->value, l->kind);
+    return WEIR_OK;
+}
+
+/* The layer whose tensor weight= names, where the layer has that option. */
+static weir_err find_owner(const weir_graph *g, const weir_netfile *f, const weir_net_line *l, weir_node *n)
+{
+    const weir_net_option *o = NULL;
+
+    for (int i = 0; i < l->options; i++)
+        if (!strcmp(l->option[i].key, "weight"))
+            o = &l->option[i];
+    if (!o)
+        return WEIR_OK;
+    WEIR_TRY(find_named(g, f, l, o, &n->owner));
+    if (n->owner >= 0 && g->node[n->owner].owner >= 0)
+        n->owner = g->node[n->owner].owner;
+    if (n->owner < 0 || !g->node[n->owner].weights || strcmp(g->node[n->owner].weight[0].name, "weight"))
+        return weir_fail(WEIR_INVALID, "%s:%d:%d: %.96s has no weight", f->path, l->line, o->value_col, o->value);
     return WEIR_OK;
 }
 
@@ -198,6 +216,18 @@ static weir_err check_second(const weir_graph *g, const weir_node *n)
                      n->from[1] == WEIR_INPUT ? "the input" : g->node[n->from[1]].name, b);
 }
 
+/* Two layers with one tensor see it alike. */
+static weir_err check_owner(const weir_graph *g, const weir_node *n)
+{
+    const weir_node *owner = &g->node[n->owner];
+    const weir_shape *mine = &n->weight[0].shape, *theirs = &owner->weight[0].shape;
+
+    if (mine->dims == theirs->dims && !memcmp(mine->dim, theirs->dim, (size_t)mine->dims * sizeof *mine->dim))
+        return WEIR_OK;
+    return weir_fail(WEIR_INVALID, "%s needs a weight of %lld x %lld, that of %s is %lld x %lld", n->name, (long long)mine->dim[0],
+                     (long long)mine->dim[1], owner->name, (long long)theirs->dim[0], (long long)theirs->dim[1]);
+}
+
 static weir_err shape_node(const weir_graph *g, weir_node *n)
 {
     int count = 0;
@@ -212,6 +242,8 @@ static weir_err shape_node(const weir_graph *g, weir_node *n)
     while (n->weights < count && !n->weight[n->weights].still)
         n->weights++;
     n->stills = count - n->weights;
+    if (n->owner >= 0)
+        WEIR_TRY(check_owner(g, n));
     return check_shapes(n);
 }
 
@@ -249,6 +281,19 @@ static weir_err add_tensor(weir_graph *g, weir_node *n, int k, weir_arena *arena
     return WEIR_OK;
 }
 
+/* An owner is above all who have its tensor: it is the last of them in backward, and its number is right for the tensor. */
+static void tie_tensors(weir_graph *g)
+{
+    for (int i = 0; i < g->nodes; i++) {
+        int owner = g->node[i].owner;
+        if (owner < 0)
+            continue;
+        g->node[i].tensor[0] = g->node[owner].tensor[0];
+        for (int k = 0; k < i; k++)
+            g->node[k].later |= k == owner || g->node[k].owner == owner;
+    }
+}
+
 /* Those that can be compressed, last layer first, then the dense tail in the same order. */
 static weir_err order_tensors(weir_graph *g, weir_arena *arena)
 {
@@ -259,16 +304,17 @@ static weir_err order_tensors(weir_graph *g, weir_arena *arena)
     if (!g->tensor || !g->still)
         return weir_fail_nomem((size_t)g->nodes * WEIR_LAYER_WEIGHTS * sizeof *g->tensor);
     for (int i = g->nodes - 1; i >= 0; i--)
-        if (g->node[i].weights)
+        if (g->node[i].weights > (g->node[i].owner >= 0))
             g->node[i].ready = ready++;
     for (int tail = 0; tail < 2; tail++)
         for (int i = g->nodes - 1; i >= 0; i--)
-            for (int k = 0; k < g->node[i].weights; k++)
+            for (int k = g->node[i].owner >= 0; k < g->node[i].weights; k++)
                 if (is_tail(&g->node[i].weight[k]) == tail)
                     WEIR_TRY(add_tensor(g, &g->node[i], k, arena));
     for (int i = 0; i < g->nodes; i++)
         for (int k = 0; k < g->node[i].stills; k++)
             WEIR_TRY(add_tensor(g, &g->node[i], g->node[i].weights + k, arena));
+    tie_tensors(g);
     return WEIR_OK;
 }
 
@@ -295,6 +341,7 @@ static weir_err make_nodes(weir_graph *g, const weir_netfile *f, weir_arena *are
         weir_err err;
         WEIR_TRY(make_self(f, l, &g->node[g->nodes], arena));
         WEIR_TRY(find_inputs(g, f, l, &g->node[g->nodes]));
+        WEIR_TRY(find_owner(g, f, l, &g->node[g->nodes]));
         if ((err = shape_node(g, &g->node[g->nodes])))
             return weir_netfile_at(f, err, l->line, l->col);
         if (g->node[g->nodes].layer->open)

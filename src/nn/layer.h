@@ -18,13 +18,14 @@ typedef struct weir_weights {
     const char *name; /* "weight": the layer's name and a dot are put before it */
     weir_shape shape;
     bool decays;
-    /* initial values: uniform in +-bound (0: all `fill`) */
+    /* initial values: uniform in +-bound (0: all `fill`), unless there is a normal deviation */
     float bound, fill;
     /* Not a parameter but a running statistic: nobody steps it. Such ones come last. Its weir_param's `data` is what the last
      * commit left, `grad` what the next will leave there: forward changes `grad` alone, once a micro-batch. */
     bool still;
+    float deviation; /* normal, with mean 0 */
 } weir_weights;
-enum { WEIR_LAYER_WEIGHTS = 4 };
+enum { WEIR_LAYER_WEIGHTS = 24 };
 
 /* A tensor's place in the flat vectors, in plain order. */
 typedef struct weir_param {
@@ -130,6 +131,9 @@ typedef struct weir_layer {
     weir_err (*idle)(void *self, const weir_run *, weir_when, const weir_param *);
     void (*commit)(void *self);               /* NULL: no state */
     weir_err (*state)(void *self, weir_io *); /* NULL: no state */
+    /* As weir_model_streams, for layers that carry state from batch to batch; NULL: none. Not called: the samples of a batch are
+     * streams 0, 1, 2 ... */
+    weir_err (*streams)(void *self, weir_arena *, uint64_t first, uint64_t count, uint64_t total);
 } weir_layer;
 
 #define X(name) extern const weir_layer weir_layer_##name;

@@ -3,34 +3,13 @@
 #include "core/hash.h"
 #include "core/rng.h"
 #include "core/vec.h"
-#include "nn/plan.h"
+#include "nn/model_inside.h"
 #include "nn/share.h"
 #include "nn/zoo.h"
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { ALIGN = 16 /* floats */ };
-
-struct weir_model {
-    const char *name;
-    weir_graph *graph;
-    weir_engine engine;
-    int room;
-    float *param, *grad;
-    weir_plan *plans;
-    weir_plan *last;  /* whose activations are in the pool, with what backward needs; NULL: none */
-    bool empty;       /* the last forward had no samples */
-    weir_arena *pool; /* one block for the activations of all plans */
-    void *block;
-    size_t block_bytes;
-    float *spare;        /* a layer's gradients, before they are added to those that are there */
-    bool adds;           /* the gradient mems point to spare, not to grad */
-    float *still, *next; /* running statistics, as the last commit left them, and as this step will */
-    bool changed;        /* next is worth a commit */
-    weir_model_sum *sum;
-    void *sum_arg;
-};
 
 /* ---- opening ---- */
 
@@ -116,6 +95,9 @@ const weir_tensor *weir_model_tensors(const weir_model *m, int *count)
 
 /* ---- the flat vectors ---- */
 
+/* Whether a layer's gradient is added to one that is there: of an earlier micro-batch, or of a layer with the same tensor. */
+static bool is_added(const weir_node *node, int k, bool adds) { return adds || (!k && node->later); }
+
 static void point_gradients(weir_model *m, bool adds)
 {
     m->adds = adds;
@@ -124,8 +106,9 @@ static void point_gradients(weir_model *m, bool adds)
         float *spare = m->spare;
         for (int k = 0; k < node->weights; k++) {
             const weir_tensor *t = &m->graph->tensor[node->tensor[k]];
-            weir_mem_point(m->engine.param[node->tensor[k]].grad, adds ? spare : m->grad + t->at);
-            spare += adds ? (t->n + ALIGN - 1) / ALIGN * ALIGN : 0;
+            bool beside = is_added(node, k, adds);
+            weir_mem_point(weir_engine_param(&m->engine, node, k)->grad, beside ? spare : m->grad + t->at);
+            spare += beside ? (t->n + ALIGN - 1) / ALIGN * ALIGN : 0;
         }
     }
 }
@@ -145,14 +128,17 @@ static void init_tensor(float *x, const weir_tensor *t, const weir_weights *w, u
     weir_rng rng = weir_rng_at(seed, WEIR_RNG_INIT, weir_hash(t->name, strlen(t->name), 0), 0);
 
     for (size_t i = 0; i < t->n; i++)
-        x[i] = w->bound > 0 ? (2 * weir_rng_unit(&rng) - 1) * w->bound : w->fill;
+        if (w->deviation > 0)
+            x[i] = weir_rng_normal(&rng) * w->deviation;
+        else
+            x[i] = w->bound > 0 ? (2 * weir_rng_unit(&rng) - 1) * w->bound : w->fill;
 }
 
 void weir_model_init(weir_model *m, uint64_t seed)
 {
     for (int i = 0; i < m->graph->nodes; i++) {
         const weir_node *node = &m->graph->node[i];
-        for (int k = 0; k < node->weights; k++) {
+        for (int k = node->owner >= 0; k < node->weights; k++) {
             const weir_tensor *t = &m->graph->tensor[node->tensor[k]];
             init_tensor(m->param + t->at, t, &node->weight[k], seed);
         }
@@ -186,7 +172,7 @@ static weir_err grow_pool(weir_model *m, size_t bytes)
     return WEIR_OK;
 }
 
-static weir_plan *find_plan(const weir_model *m, int n)
+weir_plan *weir_model_plan(const weir_model *m, int n)
 {
     weir_plan *p = m->plans;
 
@@ -201,7 +187,7 @@ weir_err weir_model_prepare(weir_model *m, int n)
 
     if (n < 0 || n > m->room)
         return weir_fail(WEIR_FAILED, "a batch of %d samples: the model was opened for up to %d", n, m->room);
-    if (!n || find_plan(m, n))
+    if (!n || weir_model_plan(m, n))
         return WEIR_OK;
     WEIR_TRY(weir_plan_make(&m->engine, n, false, &p));
     WEIR_TRY(grow_pool(m, p->bytes));
@@ -239,6 +225,14 @@ static weir_err run_forward(weir_model *m, weir_plan *p)
     return WEIR_OK;
 }
 
+/* What the data brings, as the input's and the loss's kinds have it. */
+static const void *find_input(const weir_model *m, const weir_model_batch *b)
+{
+    bool scored = m->graph->input.kind == WEIR_SCORE_VALUES ? b->value != NULL : b->label != NULL;
+
+    return !scored ? NULL : m->graph->input.tokens ? (const void *)b->token : b->x;
+}
+
 weir_err weir_model_forward(weir_model *m, const weir_model_batch *batch, const weir_pass *pass, weir_score *score)
 {
     const weir_score *got = &m->engine.run.score;
@@ -246,12 +240,12 @@ weir_err weir_model_forward(weir_model *m, const weir_model_batch *batch, const 
 
     m->last = NULL;
     m->empty = batch->n == 0;
-    if (!m->param || (!m->empty && (!batch->x || !batch->label)))
+    if (!m->param || (!m->empty && !find_input(m, batch)))
         return weir_fail(WEIR_FAILED, "model %s: forward without parameters, inputs or labels", m->name);
     WEIR_TRY(weir_model_prepare(m, batch->n));
     m->engine.run = (weir_run){.batch = *batch, .pass = *pass, .sum = m->sum, .sum_arg = m->sum_arg};
-    if ((p = find_plan(m, batch->n)))
-        weir_mem_point(p->input.data, (void *)(uintptr_t)batch->x);
+    if ((p = weir_model_plan(m, batch->n)))
+        weir_mem_point(p->input.data, (void *)(uintptr_t)find_input(m, batch));
     if (pass->training)
         begin_still(m, pass);
     WEIR_TRY(run_forward(m, p));
@@ -263,11 +257,12 @@ weir_err weir_model_forward(weir_model *m, const weir_model_batch *batch, const 
     return WEIR_OK;
 }
 
-static void add_gradients(weir_model *m, const weir_node *node)
+static void add_gradients(weir_model *m, const weir_node *node, bool adds)
 {
     for (int k = 0; k < node->weights; k++) {
         const weir_tensor *t = &m->graph->tensor[node->tensor[k]];
-        weir_vec_best()->add(m->grad + t->at, m->engine.param[node->tensor[k]].grad->at, t->n);
+        if (is_added(node, k, adds))
+            weir_vec_best()->add(m->grad + t->at, weir_engine_param(&m->engine, node, k)->grad->at, t->n);
     }
 }
 
@@ -277,8 +272,8 @@ static weir_err back_node(weir_model *m, const weir_plan *p, int i, bool add, vo
     const weir_node *node = &m->graph->node[i];
 
     WEIR_TRY(p ? weir_stage_run(&p->stage[i], WEIR_BACK_WEIGHTS) : idle(m, node, WEIR_BACK_WEIGHTS));
-    if (p && add)
-        add_gradients(m, node);
+    if (p)
+        add_gradients(m, node, add);
     if (ready && node->ready >= 0)
         ready(arg, node->ready);
     return p ? weir_stage_run(&p->stage[i], WEIR_BACK_DATA) : idle(m, node, WEIR_BACK_DATA);
@@ -299,80 +294,6 @@ weir_err weir_model_backward(weir_model *m, float scale, bool add, void (*ready)
     for (int i = m->graph->nodes - 1; i >= 0; i--)
         WEIR_TRY(back_node(m, p, i, add, ready, arg));
     return WEIR_OK;
-}
-
-/* ---- the rest ---- */
-
-void weir_model_on_sum(weir_model *m, weir_model_sum *sum, void *arg)
-{
-    m->sum = sum;
-    m->sum_arg = arg;
-}
-
-float *weir_model_still(const weir_model *m, size_t *n)
-{
-    *n = m->graph->still_floats;
-    return m->still;
-}
-
-void weir_model_commit(weir_model *m)
-{
-    if (m->changed)
-        memcpy(m->still, m->next, m->graph->still_floats * sizeof *m->still);
-    m->changed = false;
-    for (int i = 0; i < m->graph->nodes; i++)
-        if (m->graph->node[i].layer->commit)
-            m->graph->node[i].layer->commit(m->graph->node[i].self);
-}
-
-weir_err weir_model_state(weir_model *m, weir_io *io)
-{
-    for (int i = 0; i < m->graph->stills; i++)
-        WEIR_TRY(
-            weir_io_floats(io, m->graph->still[i].name, m->still + m->graph->still[i].at, m->graph->still[i].n, WEIR_KEEP_SAME));
-    for (int i = 0; i < m->graph->nodes; i++) {
-        const weir_node *node = &m->graph->node[i];
-        size_t mark;
-        weir_err err;
-        if (!node->layer->state)
-            continue;
-        mark = weir_io_in(io, node->name);
-        err = node->layer->state(node->self, io);
-        weir_io_out(io, mark);
-        WEIR_TRY(err);
-    }
-    return WEIR_OK;
-}
-
-static bool all_finite(const weir_mem *m) { return weir_vec_best()->finite(m->at, m->bytes / sizeof(float)); }
-
-/* A relu makes 0 of a NaN (oneDNN's way), so a layer with one on its way out is known by its weights. */
-static bool stage_is_finite(const weir_model *m, const weir_stage *s)
-{
-    for (int k = 0; k < s->node->weights; k++)
-        if (!all_finite(m->engine.param[s->node->tensor[k]].data))
-            return false;
-    if (weir_stage_run(s, WEIR_FORWARD))
-        return false;
-    return s->out.data ? all_finite(s->out.data) : isfinite(m->engine.run.score.loss);
-}
-
-/* Memory is shared by lifetime, so an output is there only just after its layer has run: the forward pass runs once more. */
-const char *weir_model_blame(weir_model *m)
-{
-    weir_plan *p = m->empty ? NULL : find_plan(m, m->engine.run.batch.n);
-
-    if (!p)
-        return NULL;
-    m->last = NULL;
-    m->engine.run.score = (weir_score){0};
-    m->engine.run.sum = NULL; /* nobody else is there */
-    if (!all_finite(p->input.data))
-        return "input";
-    for (int i = 0; i < m->graph->nodes; i++)
-        if (!stage_is_finite(m, &p->stage[i]))
-            return m->graph->node[i].name;
-    return NULL;
 }
 
 void weir_model_threads(int threads) { weir_share_threads(threads); }

@@ -23,23 +23,36 @@ weir_err weir_engine_open(const weir_graph *g, weir_arena *arena, weir_engine *e
     *e = (weir_engine){.graph = g, .arena = arena};
     e->param = WEIR_NEW(arena, weir_param, g->tensors);
     e->still = WEIR_NEW(arena, weir_param, g->stills);
-    if (!e->param || !e->still)
+    e->tied = WEIR_NEW(arena, weir_param, g->nodes);
+    if (!e->param || !e->still || !e->tied)
         return weir_fail_nomem((size_t)(g->tensors + g->stills) * sizeof *e->param);
     WEIR_TRY(weir_dnn_open(arena, &e->dnn));
     for (int i = 0; i < g->tensors && !err; i++)
         err = make_param(e, &g->tensor[i], &e->param[i], true);
     for (int i = 0; i < g->stills && !err; i++)
         err = make_param(e, &g->still[i], &e->still[i], false);
+    for (int i = 0; i < g->nodes && !err; i++)
+        if (g->node[i].owner >= 0) {
+            e->tied[i] = e->param[g->node[i].tensor[0]];
+            err = weir_mem_new(e->dnn, e->tied[i].data->bytes, &e->tied[i].grad);
+        }
     if (err)
         weir_engine_close(e);
     return err;
+}
+
+const weir_param *weir_engine_param(const weir_engine *e, const weir_node *n, int k)
+{
+    if (!k && n->owner >= 0)
+        return &e->tied[n - e->graph->node];
+    return k < n->weights ? &e->param[n->tensor[k]] : &e->still[n->tensor[k]];
 }
 
 void weir_engine_params(const weir_engine *e, const weir_node *n, weir_param param[WEIR_LAYER_WEIGHTS])
 {
     memset(param, 0, WEIR_LAYER_WEIGHTS * sizeof *param);
     for (int k = 0; k < n->weights + n->stills; k++)
-        param[k] = k < n->weights ? e->param[n->tensor[k]] : e->still[n->tensor[k]];
+        param[k] = *weir_engine_param(e, n, k);
 }
 
 weir_err weir_run_sum(const weir_run *r, double *x, size_t n) { return r->sum ? r->sum(r->sum_arg, x, n) : WEIR_OK; }
@@ -52,9 +65,11 @@ void weir_engine_close(weir_engine *e)
 
 void weir_engine_refresh(weir_engine *e)
 {
-    for (int i = 0; i < e->graph->tensors; i++)
+    for (int i = 0; i < e->graph->tensors; i++) {
+        e->param[i].data->version++;
         for (weir_copy *c = e->param[i].data->copies; c; c = c->next)
             c->stale = true;
+    }
 }
 
 /* ---- the plan ---- */

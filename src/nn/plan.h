@@ -11,6 +11,7 @@ typedef struct weir_engine {
     weir_dnn *dnn;
     weir_param *param; /* one a tensor of the graph */
     weir_param *still; /* one a still */
+    weir_param *tied;  /* one a node: its first tensor where that is another's too, with a gradient of its own */
     weir_run run;
 } weir_engine;
 
@@ -56,6 +57,7 @@ void weir_engine_close(weir_engine *);
 /* The parameters have changed: copies in other layouts are stale. */
 void weir_engine_refresh(weir_engine *);
 /* Those of a node, in the order in which its layer declared them. */
+const weir_param *weir_engine_param(const weir_engine *, const weir_node *, int k);
 void weir_engine_params(const weir_engine *, const weir_node *, weir_param param[WEIR_LAYER_WEIGHTS]);
 
 /* input_grad: the gradient of the input is wanted too (tests; the first stage of a pipeline never does). */

@@ -7,6 +7,9 @@
 /* Calls part(arg, from, to) for ranges that cover 0..n-1, cut at multiples of `grain`, on several threads at once; small loops
  * stay on this one. How it is cut depends on the number of threads: sums must not depend on it. */
 void weir_share(int64_t n, int64_t grain, void (*part)(void *arg, int64_t from, int64_t to), void *arg);
+/* The number of the thread that runs a part, and how many there may be: for memory of a thread's own. */
+int weir_share_slot(void);
+int weir_share_slots(void);
 /* As weir_model_threads says. */
 void weir_share_threads(int threads);
 #endif

@@ -86,4 +86,5 @@ def main():
             train(name, put)
 
 
-main()
+if __name__ == '__main__':
+    main()

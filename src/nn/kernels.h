@@ -1,0 +1,66 @@
+/* kernels.h - inner loops of layers that oneDNN has no primitive for, or a slower one; chosen at run time as core/vec.h's are
+ * (baseline, AVX2, AVX-512; WEIR_ISA masks). Unlike those, they need not give the same bits on every machine. NaNs pass through. */
+#ifndef WEIR_NN_KERNELS_H
+#define WEIR_NN_KERNELS_H
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { WEIR_UNIT = 16 }; /* columns that are computed together */
+static inline int64_t weir_units(int64_t n) { return (n + WEIR_UNIT - 1) / WEIR_UNIT; }
+
+/* C = A B, or C += A B, of small or thin matrices. Columns come in whole units: the second operand is readable and C writable so
+ * far. Element (i, k) of A is a[i * a_row + k * a_col]; of B unit u of row k begins at b[u * b_unit + k * b_row]; of C unit u of
+ * row i at c[i * c_row + u * c_unit]. Rows of B that lie unit by unit (b_row = WEIR_UNIT) are read fastest. */
+typedef struct weir_product {
+    int64_t m, units, k;
+    const float *a;
+    int64_t a_row, a_col;
+    const float *b;
+    int64_t b_row, b_unit;
+    float *c;
+    int64_t c_row, c_unit;
+    bool add;
+} weir_product;
+
+/* Some cells (at most WEIR_UNIT) of `rows` streams at one time step. Each pointer is at the first row's first cell, each step is
+ * from row to row. The four gates i, f, g, o of a cell are `gap` apart. */
+typedef struct weir_lstm_cells {
+    int64_t rows, cells, gap;
+    float *gate; /* forward: sums of the input in, values out; backward: values in, gradients of the sums out */
+    int64_t gate_row;
+    const float *sum; /* forward: what the state adds: WEIR_UNIT of each gate, rows 4 * WEIR_UNIT apart; backward: its gradient,
+                         rows WEIR_UNIT apart */
+    const float *old; /* c of the step before */
+    int64_t old_row;
+    float *c; /* out; backward: in */
+    int64_t c_row;
+    float *h; /* out: the output; backward: in, its gradient */
+    int64_t h_row;
+    float *carry; /* out: h again, for the next step. Backward: gradient of c, in and out */
+    int64_t carry_row;
+    float *copy; /* out: what the next step of a training pass multiplies, may be NULL; backward: the gates' gradients again,
+                    gates copy_gap apart */
+    int64_t copy_row, copy_gap;
+} weir_lstm_cells;
+
+typedef struct weir_kernels {
+    const char *isa;
+    void (*product)(const weir_product *);
+    /* WEIR_UNIT rows of n numbers, n whole units, to n rows of WEIR_UNIT */
+    void (*turn)(float *to, const float *from, int64_t n);
+    /* the largest; -INFINITY of none; NaNs are passed over */
+    float (*most)(const float *x, int64_t n);
+    /* sum of exp(scale * (x - most)) */
+    double (*exp_sum)(const float *x, int64_t n, float scale, float most);
+    /* y = exp(scale * (x - most)) * times, and their sum; y may be x */
+    double (*exp_to)(float *y, const float *x, int64_t n, float scale, float most, float times);
+    /* y = p * (y - d) * scale, where d = p . y: softmax undone */
+    void (*softmax_back)(float *y, const float *p, int64_t n, float scale);
+    void (*lstm)(const weir_lstm_cells *);
+    void (*lstm_back)(const weir_lstm_cells *);
+} weir_kernels;
+
+const weir_kernels *weir_kernels_best(void);
+/* Every variant this machine can run, NULL-ended, baseline first: for tests. */
+const weir_kernels *const *weir_kernels_all(void);
+#endif
