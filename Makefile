@@ -40,11 +40,10 @@ deps:
 deps-dev:
 	@scripts/deps dev
 
-$(B)/obj/core/vec_avx2.o: CFLAGS += -mavx2
-$(B)/obj/core/vec_avx512.o: CFLAGS += -mavx512f -mavx512dq -mavx512bw -mavx512vl -mprefer-vector-width=512
+$(B)/obj/%_avx2.o: CFLAGS += -mavx2
+$(B)/obj/%_avx512.o: CFLAGS += -mavx512f -mavx512dq -mavx512bw -mavx512vl -mprefer-vector-width=512
 $(B)/obj/nn/kernels_%.o: CFLAGS += -ffp-contract=fast -fno-math-errno -fno-trapping-math -O3
-$(B)/obj/nn/kernels_avx2.o: CFLAGS += -mavx2 -mfma
-$(B)/obj/nn/kernels_avx512.o: CFLAGS += -mavx512f -mavx512dq -mavx512bw -mavx512vl -mfma -mprefer-vector-width=512
+$(B)/obj/nn/kernels_avx%.o: CFLAGS += -mfma
 $(B)/obj/%.o: src/%.c
 	@mkdir -p $(@D)
 	@echo "  cc $<"; $(CC) $(CFLAGS) -c $< -o $@

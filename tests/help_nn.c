@@ -37,11 +37,11 @@ void hash_labels(int32_t *label, int n, uint32_t stream, int classes)
         label[i] = (int32_t)(hash_bits(stream, (uint32_t)i) % (uint32_t)classes);
 }
 
-/* What scales a norm: 1 + x / 4. */
-static void around_one(float *x, size_t n)
+/* What scales and shifts a norm. */
+static void as_of_norm(float *x, size_t n, bool bias)
 {
     for (size_t i = 0; i < n; i++)
-        x[i] = 1 + x[i] / 4;
+        x[i] = bias ? 1.5f + x[i] / 2 : 1 + x[i] / 4;
 }
 
 void hash_weights(const weir_graph *g, float *param)
@@ -56,8 +56,8 @@ void hash_weights(const weir_graph *g, float *param)
         for (int k = 0; k < node->weights; k++) {
             const weir_tensor *t = &g->tensor[node->tensor[k]];
             hash_fill(param + t->at, t->n, stream++, sqrtf((float)fan));
-            if (!k && t->dims == 1)
-                around_one(param + t->at, t->n);
+            if (node->weight[0].shape.dims == 1)
+                as_of_norm(param + t->at, t->n, k > 0);
         }
     }
 }
@@ -107,8 +107,9 @@ float *find_numbers(const char *from, size_t bytes, const char *name, size_t *n)
     return NULL;
 }
 
-/* A sketch is the norm, sums with random signs, and some elements. */
-enum { SUMS = 16, SOME = 32 };
+/* A sketch is the norm, sums with random signs, which tell the distance within a fifth or so, and some elements, which tell less:
+ * they count half. */
+enum { SUMS = 32, SOME = 16 };
 
 static double apart_from_sketch(const float *sketch, size_t floats, const float *x, size_t n)
 {
@@ -126,7 +127,7 @@ static double apart_from_sketch(const float *sketch, size_t floats, const float 
         double d = (double)x[i * stride] - sketch[1 + SUMS + i];
         apart_some += d * d * (double)n / (double)some;
     }
-    return sqrt(fmax(apart, apart_some)) / (sketch[0] > 0 ? sketch[0] : 1);
+    return sqrt(fmax(apart, apart_some / 4)) / (sketch[0] > 0 ? sketch[0] : 1);
 }
 
 float *saved_numbers(const char *name, size_t *n)
@@ -332,6 +333,7 @@ static void start_weights(bench *b)
     for (int i = 0; i < b->tensors; i++)
         most = b->tensor[i].ready > most ? b->tensor[i].ready : most;
     for (int ready = most; ready >= 0; ready--) {
+        bool norm = false;
         float root = 1;
         for (int k = 0; k < 2; k++)
             for (int i = 0; i < b->tensors; i++) {
@@ -340,9 +342,10 @@ static void start_weights(bench *b)
                 if (t->ready != ready || bias != k)
                     continue;
                 root = bias ? root : sqrtf((float)(t->n / (size_t)t->dim[0]));
+                norm = bias ? norm : t->dims == 1;
                 hash_fill(b->param + t->at, t->n, stream++, root);
-                if (!bias && t->dims == 1)
-                    around_one(b->param + t->at, t->n);
+                if (norm)
+                    as_of_norm(b->param + t->at, t->n, bias);
             }
     }
     weir_model_refresh(b->model);

@@ -132,15 +132,11 @@ weir_err weir_dnn_curve(weir_dnn *, weir_do, weir_curve, const weir_layout *, co
 /* SRC + OTHER to DST, all in one layout; SRC and DST may be one mem. relu: on the sum. */
 weir_err weir_dnn_add(weir_dnn *, const weir_layout *, bool relu, weir_op **);
 
-/* Norms, by channel over the batch or by row over the last dimension: MEAN and VARIANCE are written by forward and read by
- * backward. */
+/* Rows of the last dimension to mean 0 and variance 1; MEAN and VARIANCE are written by forward and read by backward. */
 typedef struct weir_norm_desc {
     const weir_layout *layout; /* of input, output and gradients */
     double eps;
-    bool relu;  /* batch norm: on the output; backward undoes it by the WORKSPACE */
-    bool given; /* batch norm: mean and variance are read, not worked out; there is no backward */
 } weir_norm_desc;
-weir_err weir_dnn_batchnorm(weir_dnn *, weir_do, const weir_norm_desc *, const weir_op *forward, weir_op **);
 weir_err weir_dnn_layernorm(weir_dnn *, weir_do, const weir_norm_desc *, const weir_op *forward, weir_op **);
 
 /* SRC to DST in another layout. */

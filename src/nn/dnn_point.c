@@ -78,32 +78,6 @@ weir_err weir_dnn_reorder(weir_dnn *d, const weir_layout *from, const weir_layou
 
 /* ---- norms ---- */
 
-weir_err weir_dnn_batchnorm(weir_dnn *d, weir_do which, const weir_norm_desc *s, const weir_op *forward, weir_op **op)
-{
-    unsigned flags =
-        dnnl_use_scale | dnnl_use_shift | (s->relu ? dnnl_fuse_norm_relu : 0) | (s->given ? dnnl_use_global_stats : 0);
-    unsigned writes = WEIR_BIT_DST | WEIR_BIT_WORK | (s->given ? 0 : WEIR_BIT_STATS);
-    dnnl_prop_kind_t prop = s->given ? dnnl_forward_inference : dnnl_forward_training;
-    const_dnnl_memory_desc_t md = s->layout->md;
-    weir_parts p = {0};
-    dnnl_status_t status = weir_parts_attr(&p, s->relu && s->given);
-
-    if (s->given) /* inference keeps nothing for backward, and fuses by a post-op */
-        flags &= ~(unsigned)dnnl_fuse_norm_relu;
-    if (which == WEIR_DO_FORWARD) {
-        if (!status)
-            status = dnnl_batch_normalization_forward_primitive_desc_create(&p.pd, d->engine, prop, md, md, (float)s->eps, flags,
-                                                                            p.attr);
-        return weir_parts_finish(d, "batch norm, forward", &p, status, writes, op);
-    }
-    if (!status)
-        status = dnnl_batch_normalization_backward_primitive_desc_create(&p.pd, d->engine, dnnl_backward, md, md, md,
-                                                                         (float)s->eps, flags, forward->pd, p.attr);
-    WEIR_TRY(weir_parts_finish(d, "batch norm, backward", &p, status, WEIR_BIT_DIFF_SRC | WEIR_BIT_DIFF_NORM, op));
-    (*op)->layout[WEIR_ARG_SHIFT].md = NULL; /* has a layout, but is not taken */
-    return WEIR_OK;
-}
-
 weir_err weir_dnn_layernorm(weir_dnn *d, weir_do which, const weir_norm_desc *s, const weir_op *forward, weir_op **op)
 {
     const unsigned flags = dnnl_use_scale | dnnl_use_shift;

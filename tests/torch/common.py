@@ -33,14 +33,17 @@ def labels(stream, n, classes):
 
 
 def set_weights(net):
-    """weights from the hash, in the order of the parameters, scaled by the fan-in of the layer; those of norms lie around 1"""
+    """weights from the hash, in the order of the parameters, scaled by the fan-in of the layer. Norms scale by about 1 and shift by about
+    1.5: one in ten values, not half of them, is for a relu to stop, and few lie so near to zero that rounding decides"""
     stream = WEIGHT
     with torch.no_grad():
         for m in net.modules():
             own = list(m.parameters(recurse=False))
             for k, p in enumerate(own):
                 v = values(stream, *p.shape) / np.float32(np.sqrt(np.prod(own[0].shape[1:])))
-                p.copy_(1 + v / 4 if k == 0 and p.dim() == 1 else v)
+                if own[0].dim() == 1:
+                    v = 1.5 + v / 2 if k else 1 + v / 4
+                p.copy_(v)
                 stream += 1
     return net
 
@@ -116,8 +119,10 @@ class Block(nn.Module):
         if stride > 1 or wide_in != wide:
             self.around = nn.Sequential(nn.Conv2d(wide_in, wide, 1, stride, bias=False), nn.BatchNorm2d(wide))
 
+        self.relu1, self.relu2 = nn.ReLU(), nn.ReLU()
+
     def forward(self, x):
-        return F.relu(self.norm2(self.conv2(F.relu(self.norm1(self.conv1(x))))) + self.around(x))
+        return self.relu2(self.norm2(self.conv2(self.relu1(self.norm1(self.conv1(x))))) + self.around(x))
 
 
 def resnet(depth):
@@ -172,6 +177,27 @@ def gradients(name, kind, step=0):
     loss = F.cross_entropy(net(x.to(kind)), y)
     loss.backward()
     return loss.item(), [p.grad.detach().double().flatten() for p in net.parameters()]
+
+
+def margin(name, step):
+    """how near to a tie this batch comes: the least distance of a relu's input from zero, and of a window's two largest from each other"""
+    make, shape = ZOO[name]
+    net, least = set_weights(make()).double(), [1e9]
+
+    def look(m, args):
+        x = args[0]
+        if isinstance(m, nn.MaxPool2d):
+            top = F.unfold(x.flatten(0, 1)[:, None], m.kernel_size, stride=m.stride).topk(2, 1).values
+            gap = (top[:, 0] - top[:, 1])[top[:, 0] > 0]  # of a window of zeros nothing passes back
+        else:
+            gap = x.abs()
+        least[0] = min(least[0], gap.min().item())
+    for m in net.modules():
+        if isinstance(m, (nn.ReLU, nn.MaxPool2d)):
+            m.register_forward_pre_hook(look)
+    with torch.no_grad():
+        net(batch(step, shape)[0].double())
+    return least[0]
 
 
 def apart(a, b):
