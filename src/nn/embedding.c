@@ -1,5 +1,6 @@
 /* embedding.c - a row of a table for every token. Its gradient is as large as the table and mostly zero: backward goes through the
  * table once, in order, and writes every row once. */
+#include "core/vec.h"
 #include "nn/layer.h"
 #include "nn/share.h"
 #include <string.h>
@@ -62,18 +63,14 @@ static void sum_rows(void *arg, int64_t from, int64_t to)
     const size_t bytes = (size_t)b->width * sizeof *dy;
 
     for (int64_t v = from; v < to; v++) {
-        float *restrict row = (float *)b->grad->at + v * b->width;
+        float *row = (float *)b->grad->at + v * b->width;
         int32_t i = head[v];
         if (i < 0)
             memset(row, 0, bytes);
         else
             memcpy(row, dy + i * b->width, bytes);
-        while (i >= 0 && (i = next[i]) >= 0) {
-            const float *add = dy + i * b->width;
-#pragma omp simd
-            for (int64_t k = 0; k < b->width; k++)
-                row[k] += add[k];
-        }
+        while (i >= 0 && (i = next[i]) >= 0)
+            weir_vec_best()->add(row, dy + i * b->width, (size_t)b->width);
     }
 }
 
