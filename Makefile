@@ -43,7 +43,7 @@ deps-dev:
 $(B)/obj/%_avx2.o: CFLAGS += -mavx2
 $(B)/obj/%_avx512.o: CFLAGS += -mavx512f -mavx512dq -mavx512bw -mavx512vl -mprefer-vector-width=512
 $(B)/obj/nn/kernels_%.o: CFLAGS += -ffp-contract=fast -fno-math-errno -fno-trapping-math -O3
-$(B)/obj/nn/kernels_avx%.o: CFLAGS += -mfma
+$(B)/obj/nn/kernels_avx2.o $(B)/obj/nn/kernels_avx512.o: CFLAGS += -mfma
 $(B)/obj/%.o: src/%.c
 	@mkdir -p $(@D)
 	@echo "  cc $<"; $(CC) $(CFLAGS) -c $< -o $@
