@@ -179,6 +179,14 @@ static const struct {
     {"flatten\ndense out=10\n", "m.net: ", "no loss"},
     {"flatten\ndense out=10\nsoftmax\nrelu\n", "m.net:4:1: ", "a loss"},
     {"flatten\ndense out=11\nsoftmax\n", "m.net:3:1: ", "10 classes, and 11 outputs"},
+    {"flatten\ndense a out=784\ndense out=784 weight=b\n", "m.net:3:22: ", "no layer b above"},
+    {"flatten\nrelu a\ndense out=784 weight=a\n", "m.net:3:22: ", "a has no weight"},
+    {"flatten\ndense out=784 weight=input\n", "m.net:2:22: ", "input has no weight"},
+    {"flatten\ndense a out=784\ndense b out=783 weight=a\n", "m.net:3:1: ", "b needs a weight of 783 x 784, that of a is 784 x 784"},
+    {"flatten\nrelu weight=a\n", "m.net:2:6: ", "weight"},
+    {"lstm out=3\n", "m.net:1:1: ", "place by place"},
+    {"attention heads=3\n", "m.net:1:1: ", "three times a width"},
+    {"position\n", "m.net:1:1: ", "place by place"},
     {"flatten\ndense a out=3\nadd\n", "m.net:3:1: ", "add needs from="},
     {"flatten\ndense a out=3\nadd from=b\n", "m.net:3:10: ", "no layer b above"},
     {"flatten\ndense a out=3\nadd b from=b\n", "m.net:3:12: ", "no layer b above"},
@@ -279,6 +287,10 @@ static void data_that_does_not_fit_is_refused(void **state)
     weir_graph *g;
 
     (void)state;
+    assert_int_equal(read_as("flatten\nmse\n", 12, NULL, &in, arena, &g), WEIR_MISFIT);
+    assert_non_null(strstr(weir_why_text(), "m.net:2:1: mse scores values, and the data gives classes"));
+    assert_int_equal(read_as("embedding out=3\n", 16, NULL, &in, arena, &g), WEIR_MISFIT);
+    assert_non_null(strstr(weir_why_text(), "m.net:1:1: embedding reads tokens"));
     in.kind = WEIR_SCORE_VALUES;
     assert_int_equal(read_as(text, strlen(text), NULL, &in, arena, &g), WEIR_MISFIT);
     assert_non_null(strstr(weir_why_text(), "m.net:3:1: softmax scores classes or tokens, and the data gives values"));

@@ -28,8 +28,8 @@ static void read_data(const char *text, weir_model_input *in)
     else if (!strncmp(text, "values", 6))
         *in = (weir_model_input){.dims = 1, .dim = {a}, .kind = WEIR_SCORE_VALUES, .classes = b};
     else
-        *in = (weir_model_input){.dims = 2, .dim = {a, b}, .kind = n == 3 ? WEIR_SCORE_TOKENS : WEIR_SCORE_CLASSES,
-                                 .classes = n == 3 ? c : b};
+        *in = (weir_model_input){
+            .dims = 2, .dim = {a, b}, .kind = n == 3 ? WEIR_SCORE_TOKENS : WEIR_SCORE_CLASSES, .classes = n == 3 ? c : b};
 }
 
 static int each_case(void (*each)(const one_case *, void *), void *arg)
@@ -250,8 +250,7 @@ static void check_product(const weir_kernels *kernels, int64_t m, int64_t units,
 {
     int64_t cols = units * WEIR_UNIT;
     float *a = malloc((size_t)(m * k) * 4), *b = malloc((size_t)(k * cols) * 4), *c = malloc((size_t)(m * cols) * 4);
-    weir_product p = {.m = m, .units = units, .k = k, .a = a, .a_row = turned ? 1 : k, .a_col = turned ? m : 1, .b = b,
-                      .b_row = cols, .b_unit = WEIR_UNIT, .c = c, .c_row = cols, .c_unit = WEIR_UNIT, .add = add};
+    weir_product p = {m, units, k, {a, turned ? 1 : k, turned ? m : 1}, {b, cols, WEIR_UNIT}, {c, cols, WEIR_UNIT}, add};
 
     hash_fill(a, (size_t)(m * k), 1, 1);
     hash_fill(b, (size_t)(k * cols), 2, 1);
@@ -261,7 +260,7 @@ static void check_product(const weir_kernels *kernels, int64_t m, int64_t units,
         for (int64_t j = 0; j < cols; j++) {
             double sum = add ? hash_value(3, (uint32_t)(i * cols + j)) : 0;
             for (int64_t x = 0; x < k; x++)
-                sum += (double)a[i * p.a_row + x * p.a_col] * b[x * cols + j];
+                sum += (double)a[i * p.a.row + x * p.a.col] * b[x * cols + j];
             assert_float_equal(c[i * cols + j], sum, 1e-5);
         }
     free(a);
@@ -333,8 +332,8 @@ static void numbers_that_are_none_stay(void **state)
             k->exp_to(y, x, 40, 1, k->most(x, 40), 1);
             assert_true(isnan(y[37]));
             gate[32] = bad ? NAN : 0;
-            k->lstm(&(weir_lstm_cells){.rows = 1, .cells = 16, .gap = 16, .gate = gate, .sum = zero, .old = zero, .c = c, .h = h,
-                                       .carry = carry});
+            k->lstm(&(weir_lstm_cells){
+                .rows = 1, .cells = 16, .gap = 16, .gate = gate, .sum = zero, .old = zero, .c = c, .h = h, .carry = carry});
             assert_true(isnan(h[0]) == bad && isfinite(h[1]));
         }
 }
@@ -342,7 +341,7 @@ static void numbers_that_are_none_stay(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(layers_are_as_pytorch),      cmocka_unit_test(gradients_are_differences),
+        cmocka_unit_test(layers_are_as_pytorch),       cmocka_unit_test(gradients_are_differences),
         cmocka_unit_test(passes_repeat_and_overwrite), cmocka_unit_test(right_tokens_are_counted),
         cmocka_unit_test(squares_are_summed),          cmocka_unit_test(hostile_numbers_are_refused),
         cmocka_unit_test(products_are_sums),           cmocka_unit_test(rows_of_softmax_are_exact),

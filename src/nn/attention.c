@@ -1,5 +1,5 @@
-/* attention.c - causal multi-head self-attention: every place looks at itself and the places before it. The input has queries, keys
- * and values of all heads side by side, as one dense layer gives them.
+/* attention.c - causal multi-head self-attention: every place looks at itself and the places before it. The input has queries,
+ * keys and values of all heads side by side, as one dense layer gives them.
  *
  * One head of one sample at a time, so that all of it stays in the cache: scores are made for a block of queries against the keys
  * up to its end, and never kept. Backward makes them again from two numbers a row. Operands are copied to memory of the thread's
@@ -51,7 +51,8 @@ static weir_err shape(void *self, const weir_model_input *input, const weir_shap
 
     (void)input, (void)w;
     if (in->dims != 3 || in->dim[2] % 3)
-        return weir_fail(WEIR_INVALID, "attention needs queries, keys and values side by side at every place: three times a width");
+        return weir_fail(WEIR_INVALID,
+                         "attention needs queries, keys and values side by side at every place: three times a width");
     if (in->dim[2] / 3 % a->heads)
         return weir_fail(WEIR_INVALID, "a width of %lld cannot be shared by %lld heads", (long long)in->dim[2] / 3,
                          (long long)a->heads);
@@ -112,30 +113,32 @@ static void copy_turned(const bound *b, const float *flat, float *to)
 /* scores[rows, keys] = a[rows, deep] turned */
 static void multiply_turned(const bound *b, const float *a, int64_t rows, int64_t keys, const float *turned, float *score)
 {
-    weir_kernels_best()->product(&(weir_product){.m = rows, .units = weir_units(keys), .k = b->head, .a = a, .a_row = b->deep,
-                                                 .a_col = 1, .b = turned, .b_row = WEIR_UNIT, .b_unit = b->deep * WEIR_UNIT,
-                                                 .c = score, .c_row = b->span, .c_unit = WEIR_UNIT});
+    weir_kernels_best()->product(&(weir_product){rows,
+                                                 weir_units(keys),
+                                                 b->head,
+                                                 {a, b->deep, 1},
+                                                 {turned, WEIR_UNIT, b->deep * WEIR_UNIT},
+                                                 {score, b->span, WEIR_UNIT},
+                                                 false});
 }
 
 /* to[rows, deep] = score[rows, keys] flat */
 static void multiply_flat(const bound *b, const float *score, int64_t rows, int64_t keys, const float *flat, float *to)
 {
-    weir_kernels_best()->product(&(weir_product){.m = rows, .units = b->deep / WEIR_UNIT, .k = keys, .a = score, .a_row = b->span,
-                                                 .a_col = 1, .b = flat, .b_row = b->deep, .b_unit = WEIR_UNIT, .c = to,
-                                                 .c_row = b->deep, .c_unit = WEIR_UNIT});
+    weir_kernels_best()->product(&(weir_product){
+        rows, b->deep / WEIR_UNIT, keys, {score, b->span, 1}, {flat, b->deep, WEIR_UNIT}, {to, b->deep, WEIR_UNIT}, false});
 }
 
 /* to[keys, deep] += score[rows, keys]' flat */
 static void add_by_keys(const bound *b, const float *score, int64_t rows, int64_t keys, const float *flat, float *to)
 {
-    weir_kernels_best()->product(&(weir_product){.m = keys, .units = b->deep / WEIR_UNIT, .k = rows, .a = score, .a_row = 1,
-                                                 .a_col = b->span, .b = flat, .b_row = b->deep, .b_unit = WEIR_UNIT, .c = to,
-                                                 .c_row = b->deep, .c_unit = WEIR_UNIT, .add = true});
+    weir_kernels_best()->product(&(weir_product){
+        keys, b->deep / WEIR_UNIT, rows, {score, 1, b->span}, {flat, b->deep, WEIR_UNIT}, {to, b->deep, WEIR_UNIT}, true});
 }
 
 /* ---- forward ---- */
 
-/* Probabilities of queries first..first+rows-1 but for their sums, which the output is divided by; 0 behind a query's own place. */
+/* Probabilities of queries from first on, but for their sums, which the output is divided by; 0 behind a query's own place. */
 static void forward_rows(const work *w, int64_t first, int64_t rows)
 {
     const weir_kernels *kernels = weir_kernels_best();
@@ -299,8 +302,8 @@ static weir_err bind_attention(void *self, const weir_bind *b)
 }
 
 const weir_layer weir_layer_attention = {
-    .plug = {"attention", "every place looks at itself and those before: queries, keys and values to one width", sizeof(attention),
-             options},
+    .plug = {"attention", "every place looks at itself and those before: queries, keys and values to one width",
+             sizeof(attention), options},
     .plain = true,
     .shape = shape,
     .bind = bind_attention,

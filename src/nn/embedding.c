@@ -1,5 +1,6 @@
-/* embedding.c - a row of a table for every token. Its gradient is as large as the table and mostly zero: backward goes through the
- * table once, in order, and writes every row once. */
+/* embedding.c - a row of a table for every token. Its gradient is as large as the table and mostly zero: backward goes through
+ * the table once, in order, and writes every row once. */
+#include "core/vec.h"
 #include "nn/layer.h"
 #include "nn/share.h"
 #include <string.h>
@@ -48,8 +49,8 @@ static weir_err forward(void *arg)
 
     for (int64_t i = 0; i < b->rows; i++)
         if (token[i] < 0 || token[i] >= b->vocabulary)
-            return weir_fail(WEIR_INVALID, "place %lld of the batch has the token %d, and the model has %lld", (long long)i, token[i],
-                             (long long)b->vocabulary);
+            return weir_fail(WEIR_INVALID, "place %lld of the batch has the token %d, and the model has %lld", (long long)i,
+                             token[i], (long long)b->vocabulary);
     weir_share(b->rows, 16, copy_rows, arg);
     return WEIR_OK;
 }
@@ -62,18 +63,14 @@ static void sum_rows(void *arg, int64_t from, int64_t to)
     const size_t bytes = (size_t)b->width * sizeof *dy;
 
     for (int64_t v = from; v < to; v++) {
-        float *restrict row = (float *)b->grad->at + v * b->width;
+        float *row = (float *)b->grad->at + v * b->width;
         int32_t i = head[v];
         if (i < 0)
             memset(row, 0, bytes);
         else
             memcpy(row, dy + i * b->width, bytes);
-        while (i >= 0 && (i = next[i]) >= 0) {
-            const float *add = dy + i * b->width;
-#pragma omp simd
-            for (int64_t k = 0; k < b->width; k++)
-                row[k] += add[k];
-        }
+        while (i >= 0 && (i = next[i]) >= 0)
+            weir_vec_best()->add(row, dy + i * b->width, (size_t)b->width);
     }
 }
 
@@ -102,7 +99,8 @@ static weir_err bind_embedding(void *self, const weir_bind *b)
         return weir_fail_nomem(sizeof *s);
     WEIR_TRY(weir_layout_plain(b->dnn, &b->out->shape, &plain));
     WEIR_TRY(weir_bind_out(b, plain));
-    *s = (bound){.token = b->in->data, .table = b->param[0].data, .grad = b->param[0].grad, .y = b->out->data, .dy = b->out->grad};
+    *s =
+        (bound){.token = b->in->data, .table = b->param[0].data, .grad = b->param[0].grad, .y = b->out->data, .dy = b->out->grad};
     s->width = b->out->shape.dim[2];
     s->rows = b->in->shape.dim[0] * b->in->shape.dim[1];
     s->vocabulary = (int64_t)(s->table->bytes / sizeof(float)) / s->width;

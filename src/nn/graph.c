@@ -224,8 +224,9 @@ static weir_err check_owner(const weir_graph *g, const weir_node *n)
 
     if (mine->dims == theirs->dims && !memcmp(mine->dim, theirs->dim, (size_t)mine->dims * sizeof *mine->dim))
         return WEIR_OK;
-    return weir_fail(WEIR_INVALID, "%s needs a weight of %lld x %lld, that of %s is %lld x %lld", n->name, (long long)mine->dim[0],
-                     (long long)mine->dim[1], owner->name, (long long)theirs->dim[0], (long long)theirs->dim[1]);
+    return weir_fail(WEIR_INVALID, "%s needs a weight of %lld x %lld, that of %s is %lld x %lld", n->name,
+                     (long long)mine->dim[0], (long long)mine->dim[1], owner->name, (long long)theirs->dim[0],
+                     (long long)theirs->dim[1]);
 }
 
 static weir_err shape_node(const weir_graph *g, weir_node *n)

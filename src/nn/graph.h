@@ -15,9 +15,9 @@ typedef struct weir_node {
     int weights, stills;
     weir_weights weight[WEIR_LAYER_WEIGHTS]; /* the weights, then the stills */
     int tensor[WEIR_LAYER_WEIGHTS];          /* which of the graph's tensors each is; for a still which of those */
-    int owner;  /* weight=NAME: the node whose first tensor its own is too; -1: none */
+    int owner;                               /* weight=NAME: the node whose first tensor its own is too; -1: none */
     bool later; /* a node behind it has the same first tensor, and is before it in backward: this one's gradient is added */
-    int ready;                               /* its number in the order of backward; -1: no weights */
+    int ready;  /* its number in the order of backward; -1: no weights */
 } weir_node;
 
 typedef struct weir_graph {

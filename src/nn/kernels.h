@@ -1,5 +1,6 @@
 /* kernels.h - inner loops of layers that oneDNN has no primitive for, or a slower one; chosen at run time as core/vec.h's are
- * (baseline, AVX2, AVX-512; WEIR_ISA masks). Unlike those, they need not give the same bits on every machine. NaNs pass through. */
+ * (baseline, AVX2, AVX-512; WEIR_ISA masks). Unlike those, they need not give the same bits on every machine. NaNs pass through.
+ */
 #ifndef WEIR_NN_KERNELS_H
 #define WEIR_NN_KERNELS_H
 #include <stdbool.h>
@@ -8,17 +9,23 @@
 enum { WEIR_UNIT = 16 }; /* columns that are computed together */
 static inline int64_t weir_units(int64_t n) { return (n + WEIR_UNIT - 1) / WEIR_UNIT; }
 
-/* C = A B, or C += A B, of small or thin matrices. Columns come in whole units: the second operand is readable and C writable so
- * far. Element (i, k) of A is a[i * a_row + k * a_col]; of B unit u of row k begins at b[u * b_unit + k * b_row]; of C unit u of
- * row i at c[i * c_row + u * c_unit]. Rows of B that lie unit by unit (b_row = WEIR_UNIT) are read fastest. */
+/* C = A B, or C += A B, of small or thin matrices. Columns of B and C come in whole units, which must be there to read and write.
+ * Element (i, k) of A is at i * row + k * col; unit u of row i of B and C begins at i * row + u * unit. A B whose rows lie unit
+ * by unit (row = WEIR_UNIT) is read fastest. */
 typedef struct weir_product {
     int64_t m, units, k;
-    const float *a;
-    int64_t a_row, a_col;
-    const float *b;
-    int64_t b_row, b_unit;
-    float *c;
-    int64_t c_row, c_unit;
+    struct {
+        const float *at;
+        int64_t row, col;
+    } a;
+    struct {
+        const float *at;
+        int64_t row, unit;
+    } b;
+    struct {
+        float *at;
+        int64_t row, unit;
+    } c;
     bool add;
 } weir_product;
 

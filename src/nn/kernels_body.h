@@ -1,5 +1,5 @@
-/* kernels_body.h - the text of the kernels, compiled once for each instruction set. The file that includes it defines WEIR_KERNELS,
- * the table's symbol, WEIR_KERNELS_ISA, its name, and how large a tile the registers hold. */
+/* kernels_body.h - the text of the kernels, compiled once for each instruction set. The file that includes it defines
+ * WEIR_KERNELS, the table's symbol, WEIR_KERNELS_ISA, its name, and how large a tile the registers hold. */
 #include "nn/kernels.h"
 #include <math.h>
 #include <string.h>
@@ -22,21 +22,21 @@ INLINE void tile(const weir_product *p, int rows, int units, const float *a, con
 
     for (int r = 0; r < rows; r++)
         for (int v = 0; v < units * PER_UNIT; v++)
-            sum[r][v] = p->add ? *(const vector *)(c + r * p->c_row + v / PER_UNIT * p->c_unit + v % PER_UNIT * LANES)
-                               : (vector){0};
+            sum[r][v] =
+                p->add ? *(const vector *)(c + r * p->c.row + v / PER_UNIT * p->c.unit + v % PER_UNIT * LANES) : (vector){0};
     for (int64_t k = 0; k < p->k; k++) {
         vector row[UNITS * PER_UNIT];
         for (int v = 0; v < units * PER_UNIT; v++)
-            row[v] = *(const vector *)(b + k * p->b_row + v / PER_UNIT * p->b_unit + v % PER_UNIT * LANES);
+            row[v] = *(const vector *)(b + k * p->b.row + v / PER_UNIT * p->b.unit + v % PER_UNIT * LANES);
         for (int r = 0; r < rows; r++) {
-            float x = a[r * p->a_row + k * p->a_col];
+            float x = a[r * p->a.row + k * p->a.col];
             for (int v = 0; v < units * PER_UNIT; v++)
                 sum[r][v] += x * row[v];
         }
     }
     for (int r = 0; r < rows; r++)
         for (int v = 0; v < units * PER_UNIT; v++)
-            *(vector *)(c + r * p->c_row + v / PER_UNIT * p->c_unit + v % PER_UNIT * LANES) = sum[r][v];
+            *(vector *)(c + r * p->c.row + v / PER_UNIT * p->c.unit + v % PER_UNIT * LANES) = sum[r][v];
 }
 
 /* Some units of all rows, cut into tiles of nearly the same height. */
@@ -45,17 +45,29 @@ INLINE void strip(const weir_product *p, int units, const float *b, float *c)
     int64_t tiles = (p->m + ROWS - 1) / ROWS;
 
     for (int64_t t = 0, i = 0, next; t < tiles; t++, i = next) {
-        const float *a = p->a + i * p->a_row;
-        float *to = c + i * p->c_row;
+        const float *a = p->a.at + i * p->a.row;
+        float *to = c + i * p->c.row;
         next = p->m * (t + 1) / tiles;
         switch (next - i) {
-        case 1: tile(p, 1, units, a, b, to); break;
-        case 2: tile(p, 2, units, a, b, to); break;
-        case 3: tile(p, 3, units, a, b, to); break;
+        case 1:
+            tile(p, 1, units, a, b, to);
+            break;
+        case 2:
+            tile(p, 2, units, a, b, to);
+            break;
+        case 3:
+            tile(p, 3, units, a, b, to);
+            break;
 #if ROWS == 6
-        case 4: tile(p, 4, units, a, b, to); break;
-        case 5: tile(p, 5, units, a, b, to); break;
-        case 6: tile(p, 6, units, a, b, to); break;
+        case 4:
+            tile(p, 4, units, a, b, to);
+            break;
+        case 5:
+            tile(p, 5, units, a, b, to);
+            break;
+        case 6:
+            tile(p, 6, units, a, b, to);
+            break;
 #endif
         }
     }
@@ -66,9 +78,9 @@ static void product(const weir_product *p)
     int64_t u = 0;
 
     for (; u + UNITS <= p->units; u += UNITS)
-        strip(p, UNITS, p->b + u * p->b_unit, p->c + u * p->c_unit);
+        strip(p, UNITS, p->b.at + u * p->b.unit, p->c.at + u * p->c.unit);
     for (; u < p->units; u++)
-        strip(p, 1, p->b + u * p->b_unit, p->c + u * p->c_unit);
+        strip(p, 1, p->b.at + u * p->b.unit, p->c.at + u * p->c.unit);
 }
 
 enum { SQUARE = WEIR_UNIT * WEIR_UNIT };
@@ -218,12 +230,12 @@ INLINE void row_forward(const weir_lstm_cells *s, int64_t r, int64_t cells)
 #pragma omp simd
     for (int64_t j = 0; j < cells; j++) {
         float in = sigmoid(gate[j] + sum[j]), forget = sigmoid(gate[gap + j] + sum[WEIR_UNIT + j]);
-        float new = tanh_of(gate[2 * gap + j] + sum[2 * WEIR_UNIT + j]);
+        float inner = tanh_of(gate[2 * gap + j] + sum[2 * WEIR_UNIT + j]);
         float out = sigmoid(gate[3 * gap + j] + sum[3 * WEIR_UNIT + j]);
-        float cell = forget * old[j] + in * new;
+        float cell = forget * old[j] + in * inner;
         gate[j] = in;
         gate[gap + j] = forget;
-        gate[2 * gap + j] = new;
+        gate[2 * gap + j] = inner;
         gate[3 * gap + j] = out;
         c[j] = cell;
         h[j] = carry[j] = out * tanh_of(cell);
@@ -251,11 +263,11 @@ INLINE void row_back(const weir_lstm_cells *s, int64_t r, int64_t cells)
 
 #pragma omp simd
     for (int64_t j = 0; j < cells; j++) {
-        float in = gate[j], forget = gate[gap + j], new = gate[2 * gap + j], out = gate[3 * gap + j];
+        float in = gate[j], forget = gate[gap + j], inner = gate[2 * gap + j], out = gate[3 * gap + j];
         float t = tanh_of(c[j]), dh = dy[j] + sum[j], dc = carry[j] + dh * out * (1 - t * t);
-        gate[j] = copy[j] = dc * new *in * (1 - in);
+        gate[j] = copy[j] = dc * inner * in * (1 - in);
         gate[gap + j] = copy[copy_gap + j] = dc * old[j] * forget * (1 - forget);
-        gate[2 * gap + j] = copy[2 * copy_gap + j] = dc * in * (1 - new *new);
+        gate[2 * gap + j] = copy[2 * copy_gap + j] = dc * in * (1 - inner * inner);
         gate[3 * gap + j] = copy[3 * copy_gap + j] = dh * t * out * (1 - out);
         carry[j] = dc * forget;
     }

@@ -26,7 +26,8 @@ static weir_err shape(void *self, const weir_model_input *input, const weir_shap
 
     (void)input;
     if (in->dims != 3)
-        return weir_fail(WEIR_INVALID, "lstm needs rows of numbers, place by place, and not %d dimensions a sample", in->dims - 1);
+        return weir_fail(WEIR_INVALID, "lstm needs rows of numbers, place by place, and not %d dimensions a sample",
+                         in->dims - 1);
     *out = *in;
     out->dim[2] = l->out;
     *weights = (int)(3 * l->layers);
@@ -255,7 +256,8 @@ static weir_err bind_lstm(void *self, const weir_bind *b)
 }
 
 const weir_layer weir_layer_lstm = {
-    .plug = {"lstm", "long short-term memory over the places of a window, its state carried to the next", sizeof(weir_lstm), options},
+    .plug = {"lstm", "long short-term memory over the places of a window, its state carried to the next", sizeof(weir_lstm),
+             options},
     .plain = true,
     .shape = shape,
     .bind = bind_lstm,

@@ -1,9 +1,9 @@
 /* lstm.h - what lstm.c (shapes, plan, carried state) and lstm_run.c (the loop over time) share; nobody else includes it.
  *
  * Rows are (sample, time), as everywhere. What the input adds to the gates is one large product of all rows, before the loop over
- * time; so are the gradients of input and weights, behind it. In the loop only h W_hh' is left: its weights are kept a second and a
- * third time in units of 16 columns, for forward with the four gates of 16 cells side by side, so that a thread computes the gates
- * of its cells and then those cells, without waiting for others. */
+ * time; so are the gradients of input and weights, behind it. In the loop only h W_hh' is left: its weights are kept a second and
+ * a third time in units of 16 columns, for forward with the four gates of 16 cells side by side, so that a thread computes the
+ * gates of its cells and then those cells, without waiting for others. */
 #ifndef WEIR_NN_LSTM_H
 #define WEIR_NN_LSTM_H
 #include "nn/layer.h"
@@ -12,8 +12,8 @@ enum { WEIR_LSTM_LEVELS = WEIR_LAYER_WEIGHTS / 3 };
 
 /* One of several LSTMs on top of each other. */
 typedef struct weir_lstm_level {
-    float *ahead, *back;          /* W_hh for forward, and for backward */
-    unsigned ahead_at, back_at;   /* made of which version; 0: not made */
+    float *ahead, *back;        /* W_hh for forward, and for backward */
+    unsigned ahead_at, back_at; /* made of which version; 0: not made */
 } weir_lstm_level;
 
 typedef struct weir_lstm {
@@ -34,14 +34,14 @@ typedef struct weir_lstm_bound {
     const weir_run *run;
     int level;
     int64_t n, length;
-    const weir_mem *weight;  /* W_hh, plain */
-    weir_mem *gates, *c;     /* of all rows; backward turns gates into their gradients */
-    weir_mem *y, *dy;        /* output h, and its gradient */
-    weir_mem *before;        /* the h before each row: what W_hh was multiplied with */
-    weir_mem *begin;         /* c at the beginning, [n, out] */
-    weir_mem *turns;         /* h of this step and of the next, [2, n, out] */
-    weir_mem *dturns, *dc;   /* the same for the gates' gradients, [2, n, 4 out]; gradient of c */
-    int64_t t;               /* the time step that runs */
+    const weir_mem *weight; /* W_hh, plain */
+    weir_mem *gates, *c;    /* of all rows; backward turns gates into their gradients */
+    weir_mem *y, *dy;       /* output h, and its gradient */
+    weir_mem *before;       /* the h before each row: what W_hh was multiplied with */
+    weir_mem *begin;        /* c at the beginning, [n, out] */
+    weir_mem *turns;        /* h of this step and of the next, [2, n, out] */
+    weir_mem *dturns, *dc;  /* the same for the gates' gradients, [2, n, 4 out]; gradient of c */
+    int64_t t;              /* the time step that runs */
 } weir_lstm_bound;
 
 /* Steps of a plan; arg is a weir_lstm_bound. */

@@ -115,12 +115,12 @@ static void forward_tile(const weir_lstm_bound *b, int64_t u, int64_t r, int64_t
 {
     const weir_kernels *kernels = weir_kernels_best();
     const int64_t w = b->self->out, t = b->t, at = u * WEIR_UNIT, row = r * b->length + t;
+    const float *weight = b->self->level[b->level].ahead + u * 4 * w * WEIR_UNIT;
     _Alignas(64) float sum[CHUNK * 4 * WEIR_UNIT];
     float *turns = b->turns->at, *now = turns + t % 2 * b->n * w, *next = turns + (t + 1) % 2 * b->n * w;
 
-    kernels->product(&(weir_product){.m = rows, .units = 4, .k = w, .a = now + r * w, .a_row = w, .a_col = 1,
-                                     .b = b->self->level[b->level].ahead + u * 4 * w * WEIR_UNIT, .b_row = WEIR_UNIT,
-                                     .b_unit = w * WEIR_UNIT, .c = sum, .c_row = 4 * WEIR_UNIT, .c_unit = WEIR_UNIT});
+    kernels->product(&(weir_product){
+        rows, 4, w, {now + r * w, w, 1}, {weight, WEIR_UNIT, w * WEIR_UNIT}, {sum, 4 * WEIR_UNIT, WEIR_UNIT}, false});
     weir_lstm_cells s = {.rows = rows, .cells = w - at < WEIR_UNIT ? w - at : WEIR_UNIT, .gap = w, .sum = sum};
     s.gate = (float *)b->gates->at + row * 4 * w + at;
     s.gate_row = b->length * 4 * w;
@@ -162,15 +162,20 @@ weir_err weir_lstm_forward(void *arg)
 static void back_product(const weir_lstm_bound *b, int64_t u, int64_t units, int64_t r, int64_t rows, float *sum)
 {
     const int64_t w = b->self->out;
+    const float *weight = b->self->level[b->level].back + u * 4 * w * WEIR_UNIT;
     const float *next = (float *)b->dturns->at + (b->t + 1) % 2 * b->n * 4 * w;
 
-    if (b->t + 1 == b->length)
+    if (b->t + 1 == b->length) {
         memset(sum, 0, (size_t)(units * rows * WEIR_UNIT) * sizeof *sum);
-    else
-        weir_kernels_best()->product(
-            &(weir_product){.m = rows, .units = units, .k = 4 * w, .a = next + r * 4 * w, .a_row = 4 * w, .a_col = 1,
-                            .b = b->self->level[b->level].back + u * 4 * w * WEIR_UNIT, .b_row = WEIR_UNIT,
-                            .b_unit = 4 * w * WEIR_UNIT, .c = sum, .c_row = WEIR_UNIT, .c_unit = rows * WEIR_UNIT});
+        return;
+    }
+    weir_kernels_best()->product(&(weir_product){rows,
+                                                 units,
+                                                 4 * w,
+                                                 {next + r * 4 * w, 4 * w, 1},
+                                                 {weight, WEIR_UNIT, 4 * w * WEIR_UNIT},
+                                                 {sum, WEIR_UNIT, rows * WEIR_UNIT},
+                                                 false});
 }
 
 static void back_tile(const weir_lstm_bound *b, int64_t u, int64_t r, int64_t rows, const float *sum)

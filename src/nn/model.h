@@ -64,8 +64,8 @@ weir_err weir_model_prepare(weir_model *, int n);
 typedef struct weir_pass {
     bool training;
     uint64_t seed, step, first;
-    /* Carried state starts from zero, not from where the last batch of these streams left it: an epoch's first step, an evaluation's
-     * first window. Passes that do not train carry a state of their own, by the sample's place in the batch. */
+    /* Carried state starts from zero, not from where the last batch of these streams left it: an epoch's first step, an
+     * evaluation's first window. Passes that do not train carry a state of their own, by the sample's place in the batch. */
     bool fresh;
     int micro; /* which micro-batch of the step: with 0 a step begins, and what an abandoned one left is forgotten */
 } weir_pass;
@@ -80,8 +80,9 @@ typedef weir_err weir_model_sum(void *arg, double *x, size_t n);
 void weir_model_on_sum(weir_model *, weir_model_sum *, void *arg);
 /* The running statistics, a flat vector that no optimiser steps: for who averages them over workers. */
 float *weir_model_still(const weir_model *, size_t *n);
-/* Which streams of the data come to this worker, `total` being all: sample i of a pass is stream pass.first + i. For carried state,
- * which is saved by the stream's number (WEIR_KEEP_STREAM) and begins at zero here. Before training, and again when shares change. */
+/* Which streams of the data come to this worker, `total` being all: sample i of a pass is stream pass.first + i. For carried
+ * state, which is saved by the stream's number (WEIR_KEEP_STREAM) and begins at zero here. Before training, and again when shares
+ * change. */
 weir_err weir_model_streams(weir_model *, uint64_t first, uint64_t count, uint64_t total);
 /* The step was committed: carried state and running statistics change now, not before. */
 void weir_model_commit(weir_model *);

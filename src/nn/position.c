@@ -1,4 +1,5 @@
-/* position.c - adds a learned row of numbers to every place of a window, the same in every sample. The gradient passes as it is. */
+/* position.c - adds a learned row of numbers to every place of a window, the same in every sample. The gradient passes as it is.
+ */
 #include "core/vec.h"
 #include "nn/layer.h"
 #include "nn/share.h"

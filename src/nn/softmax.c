@@ -27,7 +27,8 @@ static weir_err check_rows(const weir_model_input *input, const weir_shape *in)
     if (input->kind == WEIR_SCORE_CLASSES && in->dims != 2)
         return weir_fail(WEIR_INVALID, "softmax needs one row a sample, not %d dimensions: flatten makes one", in->dims - 1);
     if (input->kind == WEIR_SCORE_TOKENS && (in->dims != 3 || in->dim[1] != input->dim[0]))
-        return weir_fail(WEIR_MISFIT, "the data gives %lld tokens a sample, and softmax gets no row for each", (long long)input->dim[0]);
+        return weir_fail(WEIR_MISFIT, "the data gives %lld tokens a sample, and softmax gets no row for each",
+                         (long long)input->dim[0]);
     return WEIR_OK;
 }
 
