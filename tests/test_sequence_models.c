@@ -366,6 +366,27 @@ static void streams_may_be_shared_out(void **state)
     reader_close(&r);
 }
 
+/* Samples that stand alone begin anew wherever they stand in a step. */
+static void samples_alone_need_no_streams(void **state)
+{
+    weir_model_batch batch = {.n = 4};
+    weir_score score = {0};
+    double loss;
+    reader r;
+
+    (void)state;
+    reader_open(&r, small, 50, 6);
+    set_text(&r, 0, 4);
+    loss = forward(&r, 0, 4, (weir_pass){.training = true, .fresh = true});
+    weir_model_commit(r.model);
+    assert_true(forward(&r, 0, 4, (weir_pass){.training = true, .fresh = true, .first = 1000}) == loss);
+    weir_model_commit(r.model);
+    batch.token = r.token;
+    batch.label = r.label;
+    assert_int_not_equal(weir_model_forward(r.model, &batch, &(weir_pass){.training = true, .first = 1000}, &score), WEIR_OK);
+    reader_close(&r);
+}
+
 /* ---- saving ---- */
 
 /* An io that keeps the ranges of each field in memory. */
@@ -484,6 +505,7 @@ int main(void)
         cmocka_unit_test(only_the_last_try_is_committed),
         cmocka_unit_test(evaluation_has_a_state_of_its_own),
         cmocka_unit_test(streams_may_be_shared_out),
+        cmocka_unit_test(samples_alone_need_no_streams),
         cmocka_unit_test(carried_state_is_saved_by_stream),
         cmocka_unit_test(initial_weights_are_pytorchs),
     };

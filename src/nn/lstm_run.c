@@ -55,12 +55,21 @@ static float *state_of(const weir_lstm_bound *b, float *all, int64_t i)
     return all + (i * b->self->layers + b->level) * 2 * b->self->out;
 }
 
+/* Whether the streams of a training pass are among those whose state is kept. */
+static bool has_streams(const weir_lstm_bound *b)
+{
+    uint64_t first = b->run->pass.first, mine = b->self->first, count = b->self->count;
+
+    return first >= mine && first - mine <= count && (uint64_t)b->n <= count - (first - mine);
+}
+
+/* Samples that are no streams begin anew in every pass, and nobody need have told of them. */
 static weir_err check_streams(const weir_lstm_bound *b)
 {
     weir_lstm *l = b->self;
     const weir_pass *pass = &b->run->pass;
 
-    if (pass->first < l->first || pass->first - l->first > l->count || (uint64_t)b->n > l->count - (pass->first - l->first))
+    if (!has_streams(b) && (l->told || !pass->fresh))
         return weir_fail(WEIR_FAILED, "a batch of %lld streams from number %llu on, and this worker has %llu from %llu on",
                          (long long)b->n, (unsigned long long)pass->first, (unsigned long long)l->count,
                          (unsigned long long)l->first);
@@ -79,11 +88,12 @@ static weir_err begin(const weir_lstm_bound *b)
     if (pass->training)
         WEIR_TRY(check_streams(b));
     for (int64_t i = 0; i < b->n; i++, h += l->out, c += l->out) {
-        const float *old = pass->training ? state_of(b, l->now, (int64_t)(pass->first - l->first) + i) : state_of(b, l->test, i);
         if (pass->fresh) {
             memset(h, 0, bytes);
             memset(c, 0, bytes);
         } else {
+            int64_t slot = (int64_t)(pass->first - l->first) + i;
+            const float *old = pass->training ? state_of(b, l->now, slot) : state_of(b, l->test, i);
             memcpy(h, old, bytes);
             memcpy(c, old + l->out, bytes);
         }
@@ -98,7 +108,7 @@ static void end(const weir_lstm_bound *b)
     const weir_pass *pass = &b->run->pass;
     const size_t bytes = (size_t)l->out * sizeof(float);
 
-    for (int64_t i = 0; i < b->n; i++) {
+    for (int64_t i = 0; i < b->n && (!pass->training || has_streams(b)); i++) {
         int64_t row = (i + 1) * b->length - 1, slot = (int64_t)(pass->first - l->first) + i;
         float *new = pass->training ? state_of(b, l->next, slot) : state_of(b, l->test, i);
         memcpy(new, (float *)b->y->at + row * l->out, bytes);
