@@ -1,5 +1,5 @@
-/* synth.c - pictures made up from random numbers, of any shape: each class has a picture of its own, a sample is it under noise.
- * A pure function of (seed, part, index), without tables: the same on every worker, of any size, and quick to make. */
+/* synth.c - pictures made up from random numbers, of any shape: each class has a picture of its own, a sample is it under noise. Or text
+ * (tokens=N): streams in which each token is the one before and seven, give or take one. A pure function of (seed, part, index), without tables: the same on every worker, of any size, and quick to make. */
 #include "data/data.h"
 #include <math.h>
 #include <stdlib.h>
@@ -7,7 +7,8 @@
 
 typedef struct synth {
     const char *shape;
-    int64_t classes, count[WEIR_PARTS], seed;
+    int64_t classes, count[WEIR_PARTS], seed, tokens, length;
+    uint64_t windows[WEIR_PARTS];
     double noise;
     size_t width;
     float signal_scale, noise_scale;
@@ -37,13 +38,52 @@ static weir_err parse_shape(synth *s, weir_data_facts *facts)
                      s->shape);
 }
 
+/* As many streams as the run has samples a step; counts become whole windows of each. */
+static weir_err open_tokens(synth *s, const weir_data_need *need, weir_data_facts *facts)
+{
+    weir_data_facts made = {.target = WEIR_TOKENS, .classes = s->tokens, .tokens_in = true, .dims = 1, .dim = {s->length}, .value_scale = 1};
+
+    for (int part = 0; part < WEIR_PARTS; part++) {
+        int64_t streams = need && need->batch > 0 ? need->batch : 1;
+        if (streams > s->count[part] && part == WEIR_TRAIN)
+            return weir_fail(WEIR_MISFIT, "data synth: count=%lld windows are fewer than the %lld streams of the batch",
+                             (long long)s->count[part], (long long)streams);
+        made.streams[part] = streams < s->count[part] ? streams : s->count[part];
+        s->windows[part] = (uint64_t)(s->count[part] / made.streams[part]);
+        made.count[part] = s->windows[part] * (uint64_t)made.streams[part];
+    }
+    *facts = made;
+    return WEIR_OK;
+}
+
+/* Token `at` of a stream; streams of the two parts are apart. */
+static int32_t token_at(const synth *s, int part, uint64_t stream, uint64_t at)
+{
+    weir_rng r = weir_rng_at((uint64_t)s->seed, WEIR_RNG_DATA, stream << 32 | at, 8 + (uint32_t)part);
+
+    return (int32_t)((stream * 7919 + at * 7 + weir_rng_u32(&r) % 3) % (uint64_t)s->tokens);
+}
+
+static void make_window(const synth *s, int part, uint64_t index, int32_t *token, int32_t *label)
+{
+    uint64_t stream = index / s->windows[part], at = index % s->windows[part] * (uint64_t)s->length;
+    int32_t next = token_at(s, part, stream, at);
+
+    for (int64_t i = 0; i < s->length; i++) {
+        token[i] = next;
+        label[i] = next = token_at(s, part, stream, at + (uint64_t)i + 1);
+    }
+}
+
 static weir_err open_synth(void *self, const weir_data_need *need, weir_arena *a, weir_data_facts *facts)
 {
     synth *s = self;
     weir_data_facts made = {.target = WEIR_CLASSES, .classes = s->classes};
     double deviation = sqrt(1 + s->noise * s->noise); /* of the whole: inputs have deviation 1 */
 
-    (void)need, (void)a;
+    (void)a;
+    if (s->tokens)
+        return open_tokens(s, need, facts);
     WEIR_TRY(parse_shape(s, &made));
     s->signal_scale = (float)(1 / (deviation * sqrt(BYTE_VARIANCE)));
     s->noise_scale = (float)(s->noise / (deviation * sqrt(4 * BYTE_VARIANCE)));
@@ -73,7 +113,9 @@ static weir_err get(const void *self, const weir_pick *pick, weir_batch *batch)
 {
     const synth *s = self;
 
-    for (int i = 0; i < pick->n; i++) {
+    for (int i = 0; s->tokens && i < pick->n; i++)
+        make_window(s, pick->part, pick->index[i], batch->token + (size_t)i * (size_t)s->length, batch->label + (size_t)i * (size_t)s->length);
+    for (int i = 0; !s->tokens && i < pick->n; i++) {
         uint64_t class = pick->index[i] % (uint64_t)s->classes;
         make_sample(s, pick->part, pick->index[i], class, batch->x + (size_t)i * s->width);
         batch->label[i] = (int32_t)class;
@@ -89,11 +131,13 @@ static const weir_opt options[] = {
     {"test", WEIR_OPT_INT, offsetof(synth, count[WEIR_TEST]), "10000", "test samples", .min = 1, .max = 1e18},
     {"noise", WEIR_OPT_REAL, offsetof(synth, noise), "1", "its deviation, where the pictures' is 1", .min = 0, .max = 1000},
     {"seed", WEIR_OPT_INT, offsetof(synth, seed), "1", "of pictures and noise; not the run's", .min = 0, .max = 1e18},
+    {"tokens", WEIR_OPT_INT, offsetof(synth, tokens), "0", "text instead, with so many different tokens", .min = 0, .max = 1 << 24},
+    {"length", WEIR_OPT_INT, offsetof(synth, length), "35", "of text: tokens a window", .min = 1, .max = 1 << 20},
     {0},
 };
 
 const weir_data weir_data_synth = {
-    .plug = {"synth", "made-up pictures that can be learnt", sizeof(synth), options},
+    .plug = {"synth", "made-up pictures, or text, that can be learnt", sizeof(synth), options},
     .open = open_synth,
     .get = get,
 };
