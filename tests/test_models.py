@@ -38,10 +38,11 @@ def test_resume_with_running_statistics(tmp_path):
     resumed_equals_whole(tmp_path, '--model', 'resnet20:width=4', '--data', COLOURS, '--lr', 0.05, '--workers', 2)
 
 
-@pytest.mark.parametrize('model,data', [('resnet20:sync=1,width=8', COLOURS), ('lstm-small:width=64', TEXT), ('gpt:width=32,depth=2', TEXT)])
-def test_four_workers_equal_one(tmp_path, model, data):
+# resnet20 narrow and on few samples: every relu gate that rounding tips over parts the runs (see test_equal.py), and a wide one has millions
+@pytest.mark.parametrize('model,data,batch', [('resnet20:sync=1,width=2', COLOURS, 6), ('lstm-small:width=64', TEXT, 16), ('gpt:width=32,depth=2', TEXT, 16)])
+def test_four_workers_equal_one(tmp_path, model, data, batch):
     for workers in (1, 4):
-        train(tmp_path / str(workers), '--model', model, '--data', data, '--batch', 16, '--steps', 20, '--lr', 0.01, '--threads', 1, '--eval-every', 0,
+        train(tmp_path / str(workers), '--model', model, '--data', data, '--batch', batch, '--steps', 20, '--lr', 0.01, '--threads', 1, '--eval-every', 0,
               '--workers', workers)
     assert end(tmp_path / '4')['replicas'] == 1
     assert distance(weights(tmp_path / '4'), weights(tmp_path / '1')) <= 1e-5
@@ -52,6 +53,6 @@ def test_value_metric(tmp_path):
     rows = '\n'.join(f'{i % 17},{i % 5},{3 * (i % 17) - 2 * (i % 5) + 100}' for i in range(600))
     (tmp_path / 't.csv').write_text('a,b,y\n' + rows + '\n')
     (tmp_path / 'm.net').write_text('dense out=32\ntanh\ndense out=classes\nmse\n')
-    train(tmp_path / 'r', '--model', tmp_path / 'm.net', '--data', f'csv:{tmp_path}/t.csv', '--batch', 32, '--epochs', 40, '--optim', 'adam', '--lr', 0.01)
+    train(tmp_path / 'r', '--model', tmp_path / 'm.net', '--data', f'csv:{tmp_path}/t.csv', '--batch', 32, '--epochs', 40, '--optim', 'adam', '--lr', 0.01, '--threads', 1)
     e = end(tmp_path / 'r')
     assert e['metric'] == 'rmse' and 0 < e['value'] < 3
