@@ -209,6 +209,43 @@ static void descriptors_are_whole(void **state)
     }
 }
 
+/* ---- few rows, many rows ---- */
+
+/* With one thread: several may share out a dense layer of few outputs in ways that depend on the rows. */
+static void rows_do_not_depend_on_their_number(void **state)
+{
+    static const struct {
+        const char *layers;
+        int64_t in, out;
+    } shapes[] = {{"dense out=120; relu", 400, 120},
+                  {"dense out=84 bias=no", 120, 84},
+                  {"dense out=10", 1024, 10},
+                  {"dense out=300; relu; dense out=7", 784, 7},
+                  {"mark; dense out=1024", 33, 1024}};
+
+    (void)state;
+    weir_model_threads(1);
+    for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++) {
+        weir_shape sample = {1, {shapes[k].in}};
+        rig whole;
+        rig_open(&whole, shapes[k].layers, 64, &sample);
+        rig_forward(&whole);
+        rig_backward(&whole);
+        for (int n = 1; n <= 40; n++) {
+            rig r;
+            rig_open(&r, shapes[k].layers, n, &sample);
+            rig_forward(&r);
+            rig_backward(&r);
+            if (memcmp(r.y, whole.y, r.outs * sizeof *r.y))
+                fail_msg("%s: outputs of %d rows are not those of 64", shapes[k].layers, n);
+            if (memcmp(r.dx, whole.dx, r.ins * sizeof *r.dx))
+                fail_msg("%s: gradients of %d rows are not those of 64", shapes[k].layers, n);
+            rig_close(&r);
+        }
+        rig_close(&whole);
+    }
+}
+
 /* ---- memory ---- */
 
 static void placed_memory_does_not_overlap(void **state)
@@ -238,8 +275,11 @@ static void placed_memory_does_not_overlap(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(descriptors_are_whole),          cmocka_unit_test(every_layer_has_a_case),
-        cmocka_unit_test(layers_are_as_pytorch),          cmocka_unit_test(gradients_are_differences),
+        cmocka_unit_test(descriptors_are_whole),
+        cmocka_unit_test(every_layer_has_a_case),
+        cmocka_unit_test(layers_are_as_pytorch),
+        cmocka_unit_test(gradients_are_differences),
+        cmocka_unit_test(rows_do_not_depend_on_their_number),
         cmocka_unit_test(placed_memory_does_not_overlap),
     };
 

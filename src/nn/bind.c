@@ -72,8 +72,20 @@ bool weir_bind_same(const weir_bind *b, weir_mem *one, weir_mem *two)
         return false;
     gone->same = keep;
     keep->bytes = gone->bytes > keep->bytes ? gone->bytes : keep->bytes;
+    keep->room = gone->room > keep->room ? gone->room : keep->room;
     keep->first = gone->first >= 0 && (keep->first < 0 || gone->first < keep->first) ? gone->first : keep->first;
     keep->last = gone->last > keep->last ? gone->last : keep->last;
+    return true;
+}
+
+bool weir_bind_room(weir_mem *m, size_t bytes)
+{
+    weir_mem *root = weir_mem_root(m);
+
+    if (bytes > m->bytes && !root->placed)
+        return false;
+    m->room = bytes > m->room ? bytes : m->room;
+    root->room = bytes > root->room ? bytes : root->room;
     return true;
 }
 
@@ -99,15 +111,20 @@ static void copy_part(void *arg, int64_t from, int64_t to)
     memcpy((float *)t->to->at + from, (const float *)t->from->at + from, (size_t)(to - from) * sizeof(float));
 }
 
+static int64_t floats(const two *t)
+{
+    return (int64_t)((t->from->bytes < t->to->bytes ? t->from->bytes : t->to->bytes) / sizeof(float));
+}
+
 static weir_err run_add(void *arg)
 {
-    weir_share((int64_t)(((two *)arg)->from->bytes / sizeof(float)), GRAIN, add_part, arg);
+    weir_share(floats(arg), GRAIN, add_part, arg);
     return WEIR_OK;
 }
 
 static weir_err run_copy_all(void *arg)
 {
-    weir_share((int64_t)(((two *)arg)->from->bytes / sizeof(float)), GRAIN, copy_part, arg);
+    weir_share(floats(arg), GRAIN, copy_part, arg);
     return WEIR_OK;
 }
 

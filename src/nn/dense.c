@@ -107,21 +107,47 @@ static weir_err bind_weights(const weir_bind *b, const weir_dense_desc *s, const
     return weir_bind_op(b, WEIR_BACK_WEIGHTS, op, use, 3 + s->bias);
 }
 
-static weir_err bind_back(const weir_bind *b, const weir_dense_desc *s, const weir_op *forward, const weir_use *x,
-                          const weir_use *y)
+/* Where an op that takes `bytes` finds or leaves what lies in m: there, if there is room behind it. */
+static weir_err find_room(const weir_bind *b, weir_mem *m, size_t bytes, weir_mem **out)
 {
-    const weir_param *w = b->param;
+    *out = m;
+    return weir_bind_room(m, bytes) ? WEIR_OK : weir_bind_mem(b, bytes, out);
+}
+
+/* An op with `from` and `to` of the rows there are, which may take a few more. */
+static weir_err bind_rows(const weir_bind *b, weir_when phase, weir_op *op, weir_use from, weir_use to, const weir_use *more,
+                          int count)
+{
+    weir_mem *mine[2] = {from.mem, to.mem};
+    weir_use use[4] = {from, to};
+
+    for (int i = 0; i < 2 + count; i++) {
+        use[i] = i < 2 ? use[i] : more[i - 2];
+        use[i].layout = weir_op_layout(op, use[i].arg);
+        if (i < 2)
+            WEIR_TRY(find_room(b, mine[i], weir_layout_bytes(use[i].layout), &use[i].mem));
+    }
+    if (use[0].mem != mine[0])
+        WEIR_TRY(weir_bind_copy(b, phase, use[0].mem, mine[0]));
+    WEIR_TRY(weir_bind_op(b, phase, op, use, 2 + count));
+    return use[1].mem != mine[1] ? weir_bind_copy(b, phase, mine[1], use[1].mem) : WEIR_OK;
+}
+
+static weir_err bind_data(const weir_bind *b, const weir_dense_desc *s, const weir_op *forward)
+{
+    weir_use w = {WEIR_ARG_WEIGHTS, b->param[0].data, NULL};
     weir_op *op;
 
-    WEIR_TRY(bind_weights(b, s, forward, x, y));
-    if (!b->in->grad)
-        return WEIR_OK;
-    weir_use to_data[] = {{WEIR_ARG_DIFF_DST, b->out->grad, y->layout},
-                          {WEIR_ARG_WEIGHTS, w[0].data, w[0].plain},
-                          {WEIR_ARG_DIFF_SRC, b->in->grad, x->layout}};
     WEIR_TRY(weir_dnn_dense(b->dnn, WEIR_DO_BACK_DATA, s, forward, &op));
-    return weir_bind_op(b, WEIR_BACK_DATA, op, to_data, 3);
+    bool product = weir_op_layout(op, WEIR_ARG_SRC) != NULL;
+    weir_use dy = {product ? WEIR_ARG_SRC : WEIR_ARG_DIFF_DST, b->out->grad, NULL};
+    weir_use dx = {product ? WEIR_ARG_DST : WEIR_ARG_DIFF_SRC, b->in->grad, NULL};
+    return bind_rows(b, WEIR_BACK_DATA, op, dy, dx, &w, 1);
 }
+
+/* A sample is a row, or so few that kernels for few rows matter: the number of samples shall not be seen in a row's bits, or a
+ * relu would let through on one worker what it stops on another. */
+enum { FEW_ROWS = 16 };
 
 static weir_err bind_dense(void *self, const weir_bind *b)
 {
@@ -135,14 +161,16 @@ static weir_err bind_dense(void *self, const weir_bind *b)
     WEIR_TRY(weir_bind_out(b, plain));
     WEIR_TRY(as_rows(b, b->in, &x, &in));
     WEIR_TRY(as_rows(b, b->out, &y, &out));
-    weir_dense_desc s = {x.dim[0], x.dim[1], y.dim[1], d->bias, b->relu};
-    weir_use use[] = {{WEIR_ARG_SRC, b->in->data, in},
-                      {WEIR_ARG_WEIGHTS, w[0].data, w[0].plain},
-                      {WEIR_ARG_DST, b->out->data, out},
-                      {WEIR_ARG_BIAS, w[1].data, w[1].plain}};
-    WEIR_TRY(weir_dnn_dense(b->dnn, WEIR_DO_FORWARD, &s, NULL, &forward));
-    WEIR_TRY(weir_bind_op(b, WEIR_FORWARD, forward, use, 3 + d->bias));
-    return bind_back(b, &s, forward, &use[0], &use[2]);
+    weir_dense_desc s = {x.dim[0], x.dim[1], y.dim[1], d->bias, b->relu, x.dim[0] < FEW_ROWS * b->in->shape.dim[0]};
+    weir_dense_desc padded = s;
+    weir_use from = {WEIR_ARG_SRC, b->in->data, in}, to = {WEIR_ARG_DST, b->out->data, out};
+    weir_use more[] = {{WEIR_ARG_WEIGHTS, w[0].data, NULL}, {WEIR_ARG_BIAS, w[1].data, NULL}};
+    if (s.steady)
+        WEIR_TRY(weir_dnn_steady(b->dnn, &s, &padded.rows));
+    WEIR_TRY(weir_dnn_dense(b->dnn, WEIR_DO_FORWARD, &padded, NULL, &forward));
+    WEIR_TRY(bind_rows(b, WEIR_FORWARD, forward, from, to, more, 1 + d->bias));
+    WEIR_TRY(bind_weights(b, &s, s.steady ? NULL : forward, &from, &to));
+    return b->in->grad ? bind_data(b, &padded, s.steady ? NULL : forward) : WEIR_OK;
 }
 
 const weir_layer weir_layer_dense = {

@@ -191,7 +191,7 @@ weir_err weir_op_tie(weir_op *op, weir_arg a, weir_mem *m)
         return weir_fail_nomem(sizeof *t);
     if (!op->layout[a].md)
         return weir_fail(WEIR_FAILED, "%s takes no %s", op->what, arg_name[a]);
-    if (weir_layout_bytes(&op->layout[a]) > m->bytes)
+    if (weir_layout_bytes(&op->layout[a]) > (m->room > m->bytes ? m->room : m->bytes))
         return weir_fail(WEIR_FAILED, "%s: its %s needs %zu bytes and was given %zu", op->what, arg_name[a],
                          weir_layout_bytes(&op->layout[a]), m->bytes);
     for (int i = 0; i < op->args; i++)

@@ -40,8 +40,8 @@ weir_err weir_layout_lanes(const weir_layout *, weir_lanes *);
 
 /* ---- memory ---- */
 typedef struct weir_mem {
-    void *at; /* NULL until it is pointed somewhere */
-    size_t bytes;
+    void *at;           /* NULL until it is pointed somewhere */
+    size_t bytes, room; /* room: what is set aside for it, where that is more */
     /* For who places it: the times of its first and last use, and where it was put. */
     int first, last;
     size_t offset;
@@ -98,9 +98,14 @@ typedef enum { WEIR_DO_FORWARD, WEIR_DO_BACK_DATA, WEIR_DO_BACK_WEIGHTS } weir_d
 typedef struct weir_dense_desc {
     int64_t rows, in, out;
     bool bias, relu;
+    bool steady; /* a row comes out the same to the bit among however many rows: forward, and backward by data */
 } weir_dense_desc;
-/* The backward ones are given the forward one. */
+/* The backward ones are given the forward one, unless it is steady. A steady backward by data may have SRC and DST in place of
+ * DIFF_DST and DIFF_SRC, and any steady op other names for plain layouts: take the op's. */
 weir_err weir_dnn_dense(weir_dnn *, weir_do, const weir_dense_desc *, const weir_op *forward, weir_op **);
+/* How many rows a steady op must be given, `rows` or a few more: the library's kernels for few rows, and for what is left over at
+ * the end, add up in other orders. With several threads and without AVX-512, a dense layer of few outputs is not steady. */
+weir_err weir_dnn_steady(weir_dnn *, const weir_dense_desc *, int64_t *rows);
 /* The gradient of w alone, DST = SRC' WEIGHTS, of y's gradient (SRC) and x (WEIGHTS): faster where rows are many. All plain, but
  * their layouts have other names: take the op's. */
 weir_err weir_dnn_outer(weir_dnn *, const weir_dense_desc *, weir_op **);

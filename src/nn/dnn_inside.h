@@ -50,6 +50,7 @@ typedef struct weir_parts {
 /* The scratch memory is always ours to place. relu: on the output. */
 dnnl_status_t weir_parts_attr(weir_parts *, bool relu);
 dnnl_status_t weir_parts_tensor(dnnl_memory_desc_t *, int dims, const int64_t *dim, dnnl_format_tag_t);
+void weir_parts_drop(weir_parts *); /* all but the pd */
 /* The end of every constructor: the description is complete, or `status` says why it is not. writes: a bit per weir_arg. */
 weir_err weir_parts_finish(weir_dnn *, const char *what, weir_parts *, dnnl_status_t status, unsigned writes, weir_op **);
 

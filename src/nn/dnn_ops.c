@@ -1,5 +1,6 @@
 /* dnn_ops.c - dense layers and convolutions. Each: describe, compile. */
 #include <oneapi/dnnl/dnnl.h>
+#include <string.h>
 
 #include "nn/dnn_inside.h"
 
@@ -20,6 +21,81 @@ static dnnl_status_t dense_parts(const weir_dense_desc *s, bool relu, weir_parts
     return status;
 }
 
+static dnnl_status_t forward_desc(weir_dnn *d, const weir_parts *p, const_dnnl_primitive_attr_t attr, dnnl_primitive_desc_t *pd)
+{
+    return dnnl_inner_product_forward_primitive_desc_create(pd, d->engine, dnnl_forward_training, p->x, p->w, p->b, p->y, attr);
+}
+
+/* Backward ones take a hint: the forward one, or what it would be. */
+static dnnl_status_t backward_desc(weir_dnn *d, bool by_data, const weir_op *forward, weir_parts *p)
+{
+    dnnl_primitive_desc_t made = NULL;
+    dnnl_status_t status = forward ? dnnl_success : forward_desc(d, p, NULL, &made);
+    const_dnnl_primitive_desc_t hint = forward ? forward->pd : made;
+
+    if (status)
+        return status;
+    status = by_data ? dnnl_inner_product_backward_data_primitive_desc_create(&p->pd, d->engine, p->x, p->w, p->y, hint, p->attr)
+                     : dnnl_inner_product_backward_weights_primitive_desc_create(&p->pd, d->engine, p->x, p->w, p->b, p->y, hint,
+                                                                                 p->attr);
+    if (made)
+        dnnl_primitive_desc_destroy(made);
+    return status;
+}
+
+/* The same as a product of matrices, with weights [in, out] for forward; its kernels for AVX-512 are steady. */
+static dnnl_status_t product_desc(weir_dnn *d, bool by_data, const weir_dense_desc *s, weir_parts *p)
+{
+    dnnl_memory_desc_t turned = NULL, bias = NULL;
+    dnnl_status_t status;
+
+    if (by_data)
+        return dnnl_matmul_primitive_desc_create(&p->pd, d->engine, p->y, p->w, NULL, p->x, p->attr);
+    status = weir_parts_tensor(&turned, 2, (int64_t[]){s->in, s->out}, dnnl_ba);
+    if (!status && s->bias)
+        status = weir_parts_tensor(&bias, 2, (int64_t[]){1, s->out}, dnnl_ab);
+    if (!status)
+        status = dnnl_matmul_primitive_desc_create(&p->pd, d->engine, p->x, turned, bias, p->y, p->attr);
+    if (turned)
+        dnnl_memory_desc_destroy(turned);
+    if (bias)
+        dnnl_memory_desc_destroy(bias);
+    return status;
+}
+
+/* Whether the library has a product for this that is steady by itself. Leaves it in p->pd. */
+static bool find_product(weir_dnn *d, bool by_data, const weir_dense_desc *s, weir_parts *p)
+{
+    const char *name = "";
+
+    if (!s->steady || product_desc(d, by_data, s, p))
+        return false;
+    dnnl_primitive_desc_query(p->pd, dnnl_query_impl_info_str, 0, &name);
+    if (!strncmp(name, "brg", 3))
+        return true;
+    dnnl_primitive_desc_destroy(p->pd);
+    p->pd = NULL;
+    return false;
+}
+
+weir_err weir_dnn_steady(weir_dnn *d, const weir_dense_desc *s, int64_t *rows)
+{
+    enum { TILE = 6, FULL = 4 }; /* what is left over of a tile of rows adds up as full ones do from here on */
+    weir_parts p = {0};
+    weir_dense_desc steady = *s;
+    int64_t rest = s->rows % TILE;
+    dnnl_status_t status = dense_parts(s, false, &p);
+    bool found;
+
+    steady.steady = true;
+    found = !status && find_product(d, false, &steady, &p);
+    *rows = found || !rest || rest >= FULL ? s->rows : s->rows + FULL - rest;
+    if (found)
+        dnnl_primitive_desc_destroy(p.pd);
+    weir_parts_drop(&p);
+    return status ? weir_dnn_fail("dense", status) : WEIR_OK;
+}
+
 weir_err weir_dnn_dense(weir_dnn *d, weir_do which, const weir_dense_desc *s, const weir_op *forward, weir_op **op)
 {
     weir_parts p = {0};
@@ -27,18 +103,16 @@ weir_err weir_dnn_dense(weir_dnn *d, weir_do which, const weir_dense_desc *s, co
 
     switch (which) {
     case WEIR_DO_FORWARD:
-        if (!status)
-            status = dnnl_inner_product_forward_primitive_desc_create(&p.pd, d->engine, dnnl_forward_training, p.x, p.w, p.b, p.y,
-                                                                      p.attr);
+        if (!status && !find_product(d, false, s, &p))
+            status = forward_desc(d, &p, p.attr, &p.pd);
         return weir_parts_finish(d, "dense, forward", &p, status, WEIR_BIT_DST, op);
     case WEIR_DO_BACK_DATA:
-        if (!status)
-            status = dnnl_inner_product_backward_data_primitive_desc_create(&p.pd, d->engine, p.x, p.w, p.y, forward->pd, p.attr);
-        return weir_parts_finish(d, "dense, backward by data", &p, status, WEIR_BIT_DIFF_SRC, op);
+        if (!status && !find_product(d, true, s, &p))
+            status = backward_desc(d, true, forward, &p);
+        return weir_parts_finish(d, "dense, backward by data", &p, status, WEIR_BIT_DST | WEIR_BIT_DIFF_SRC, op);
     case WEIR_DO_BACK_WEIGHTS:
         if (!status)
-            status = dnnl_inner_product_backward_weights_primitive_desc_create(&p.pd, d->engine, p.x, p.w, p.b, p.y, forward->pd,
-                                                                               p.attr);
+            status = backward_desc(d, false, forward, &p);
         return weir_parts_finish(d, "dense, backward by weights", &p, status, WEIR_BIT_DIFF_W | WEIR_BIT_DIFF_B, op);
     }
     return weir_fail(WEIR_FAILED, "dense: no such computation");

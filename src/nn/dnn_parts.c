@@ -34,7 +34,7 @@ dnnl_status_t weir_parts_tensor(dnnl_memory_desc_t *md, int dims, const int64_t 
     return dnnl_memory_desc_create_with_tag(md, dims, full, dnnl_f32, tag);
 }
 
-weir_err weir_parts_finish(weir_dnn *d, const char *what, weir_parts *p, dnnl_status_t status, unsigned writes, weir_op **op)
+void weir_parts_drop(weir_parts *p)
 {
     dnnl_memory_desc_t md[] = {p->x, p->w, p->b, p->y};
 
@@ -43,5 +43,10 @@ weir_err weir_parts_finish(weir_dnn *d, const char *what, weir_parts *p, dnnl_st
             dnnl_memory_desc_destroy(md[i]);
     if (p->attr)
         dnnl_primitive_attr_destroy(p->attr);
+}
+
+weir_err weir_parts_finish(weir_dnn *d, const char *what, weir_parts *p, dnnl_status_t status, unsigned writes, weir_op **op)
+{
+    weir_parts_drop(p);
     return status ? weir_dnn_fail(what, status) : weir_dnn_compile(d, what, p->pd, writes, op);
 }

@@ -97,6 +97,8 @@ weir_err weir_bind_out(const weir_bind *, const weir_layout *);
 /* Puts an op into the plan with all its arguments but the scratch memory. Where an argument lies in another layout than the op
  * wants, a reorder is put before or behind it; of parameters a copy is kept and remade only when they have changed. */
 weir_err weir_bind_op(const weir_bind *, weir_when, weir_op *, const weir_use *, int uses);
+/* Sets aside more room than the mem has bytes; what lies behind them is anything. false: it is not the plan's to place. */
+bool weir_bind_room(weir_mem *, size_t bytes);
 /* From here on the two are one piece of memory. false: they cannot be, as one is not the plan's to place. */
 bool weir_bind_same(const weir_bind *, weir_mem *, weir_mem *);
 weir_err weir_bind_copy(const weir_bind *, weir_when, weir_mem *to, weir_mem *from);

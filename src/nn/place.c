@@ -4,14 +4,19 @@
 
 enum { ALIGN = 64 };
 
-static size_t padded(const weir_mem *m) { return (m->bytes + ALIGN - 1) / ALIGN * ALIGN; }
+static size_t padded(const weir_mem *m)
+{
+    size_t bytes = m->room > m->bytes ? m->room : m->bytes;
+
+    return (bytes + ALIGN - 1) / ALIGN * ALIGN;
+}
 
 static int by_size(const void *a, const void *b)
 {
     const weir_mem *x = *(weir_mem *const *)a, *y = *(weir_mem *const *)b;
 
-    if (x->bytes != y->bytes)
-        return x->bytes > y->bytes ? -1 : 1;
+    if (padded(x) != padded(y))
+        return padded(x) > padded(y) ? -1 : 1;
     return x->first != y->first ? (x->first > y->first) - (x->first < y->first) : (x->last > y->last) - (x->last < y->last);
 }
 
