@@ -73,12 +73,12 @@ static void compare_case(const one_case *c, void *arg)
     for (int i = 0; i < r.graph->nodes; i++)
         for (int w = 0; w < r.graph->node[i].weights; w++) {
             const weir_tensor *t = &r.graph->tensor[r.graph->node[i].tensor[w]];
-            char what[16];
+            char what[24];
             snprintf(what, sizeof what, "dw%d", k++);
             close_to(c, what, r.grad + t->at, t->n);
         }
     for (int i = 0; i < r.graph->stills; i++) {
-        char what[16];
+        char what[24];
         snprintf(what, sizeof what, "still%d", i);
         close_to(c, what, r.next + r.graph->still[i].at, r.graph->still[i].n);
     }

@@ -86,6 +86,8 @@ static weir_err bind_conv(void *self, const weir_bind *b)
     WEIR_TRY(weir_layout_plain(b->dnn, &shape, &plain));
     WEIR_TRY(weir_dnn_conv(b->dnn, WEIR_DO_FORWARD, &s, NULL, &forward));
     WEIR_TRY(weir_bind_out(b, weir_op_layout(forward, WEIR_ARG_DST)));
+    s.in_layout = b->in->layout;
+    s.out_layout = b->out->layout;
     weir_use use[] = {{WEIR_ARG_SRC, b->in->data, b->in->layout},
                       {WEIR_ARG_WEIGHTS, w[0].data, plain},
                       {WEIR_ARG_DST, b->out->data, b->out->layout},

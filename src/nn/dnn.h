@@ -116,6 +116,7 @@ typedef struct weir_conv_desc {
     weir_shape in, out, weights;
     int64_t kernel, stride, pad;
     bool bias, relu;
+    const weir_layout *in_layout, *out_layout; /* as they lie, and shall if a kernel takes that; NULL: no matter */
 } weir_conv_desc;
 weir_err weir_dnn_conv(weir_dnn *, weir_do, const weir_conv_desc *, const weir_op *forward, weir_op **);
 

@@ -120,44 +120,81 @@ weir_err weir_dnn_dense(weir_dnn *d, weir_do which, const weir_dense_desc *s, co
 
 /* ---- convolution ---- */
 
-static dnnl_status_t conv_parts(const weir_conv_desc *s, bool relu, weir_parts *p)
+/* layout NULL: as the library likes it. */
+static dnnl_status_t conv_tensor(dnnl_memory_desc_t *md, const weir_shape *shape, const weir_layout *layout)
+{
+    return layout ? dnnl_memory_desc_clone(md, layout->md)
+                  : weir_parts_tensor(md, shape->dims, shape->dim, dnnl_format_tag_any);
+}
+
+static dnnl_status_t conv_parts(const weir_conv_desc *s, bool relu, bool keep, weir_parts *p)
 {
     dnnl_status_t status = weir_parts_attr(p, relu);
 
     if (!status)
-        status = weir_parts_tensor(&p->x, 4, s->in.dim, dnnl_format_tag_any);
+        status = conv_tensor(&p->x, &s->in, keep ? s->in_layout : NULL);
     if (!status)
-        status = weir_parts_tensor(&p->w, s->weights.dims, s->weights.dim, dnnl_format_tag_any);
+        status = conv_tensor(&p->w, &s->weights, NULL);
     if (!status)
-        status = weir_parts_tensor(&p->y, 4, s->out.dim, dnnl_format_tag_any);
+        status = conv_tensor(&p->y, &s->out, keep ? s->out_layout : NULL);
     if (!status && s->bias)
         status = weir_parts_tensor(&p->b, 1, s->out.dim + 1, dnnl_a);
     return status;
 }
 
-weir_err weir_dnn_conv(weir_dnn *d, weir_do which, const weir_conv_desc *s, const weir_op *forward, weir_op **op)
+static dnnl_status_t conv_desc(weir_dnn *d, weir_do which, const weir_conv_desc *s, const weir_op *forward, weir_parts *p)
 {
     const dnnl_dims_t stride = {s->stride, s->stride}, pad = {s->pad, s->pad}, gap = {0, 0};
     const dnnl_alg_kind_t how = dnnl_convolution_direct;
-    weir_parts p = {0};
-    dnnl_status_t status = conv_parts(s, s->relu && which == WEIR_DO_FORWARD, &p);
 
     switch (which) {
     case WEIR_DO_FORWARD:
-        if (!status)
-            status = dnnl_convolution_forward_primitive_desc_create(&p.pd, d->engine, dnnl_forward_training, how, p.x, p.w, p.b,
-                                                                    p.y, stride, gap, pad, pad, p.attr);
-        return weir_parts_finish(d, "convolution, forward", &p, status, WEIR_BIT_DST, op);
+        return dnnl_convolution_forward_primitive_desc_create(&p->pd, d->engine, dnnl_forward_training, how, p->x, p->w, p->b,
+                                                              p->y, stride, gap, pad, pad, p->attr);
     case WEIR_DO_BACK_DATA:
-        if (!status)
-            status = dnnl_convolution_backward_data_primitive_desc_create(&p.pd, d->engine, how, p.x, p.w, p.y, stride, gap, pad,
-                                                                          pad, forward->pd, p.attr);
-        return weir_parts_finish(d, "convolution, backward by data", &p, status, WEIR_BIT_DIFF_SRC, op);
+        return dnnl_convolution_backward_data_primitive_desc_create(&p->pd, d->engine, how, p->x, p->w, p->y, stride, gap, pad,
+                                                                    pad, forward->pd, p->attr);
     case WEIR_DO_BACK_WEIGHTS:
-        if (!status)
-            status = dnnl_convolution_backward_weights_primitive_desc_create(&p.pd, d->engine, how, p.x, p.w, p.b, p.y, stride,
-                                                                             gap, pad, pad, forward->pd, p.attr);
-        return weir_parts_finish(d, "convolution, backward by weights", &p, status, WEIR_BIT_DIFF_W | WEIR_BIT_DIFF_B, op);
+        return dnnl_convolution_backward_weights_primitive_desc_create(&p->pd, d->engine, how, p->x, p->w, p->b, p->y, stride,
+                                                                       gap, pad, pad, forward->pd, p->attr);
     }
-    return weir_fail(WEIR_FAILED, "convolution: no such computation");
+    return dnnl_invalid_arguments;
+}
+
+/* With tensors as they lie, if there is a kernel worth the name for that. */
+static bool keep_layouts(weir_dnn *d, weir_do which, const weir_conv_desc *s, const weir_op *forward, weir_parts *p)
+{
+    const char *name = "ref";
+    dnnl_status_t status = conv_parts(s, s->relu && which == WEIR_DO_FORWARD, true, p);
+
+    if (!status)
+        status = conv_desc(d, which, s, forward, p);
+    if (!status)
+        dnnl_primitive_desc_query(p->pd, dnnl_query_impl_info_str, 0, &name);
+    if (!status && !strstr(name, "ref") && !strstr(name, "gemm"))
+        return true;
+    if (!status)
+        dnnl_primitive_desc_destroy(p->pd);
+    weir_parts_drop(p);
+    *p = (weir_parts){0};
+    return false;
+}
+
+weir_err weir_dnn_conv(weir_dnn *d, weir_do which, const weir_conv_desc *s, const weir_op *forward, weir_op **op)
+{
+    static const char *const what[] = {[WEIR_DO_FORWARD] = "convolution, forward",
+                                       [WEIR_DO_BACK_DATA] = "convolution, backward by data",
+                                       [WEIR_DO_BACK_WEIGHTS] = "convolution, backward by weights"};
+    static const unsigned writes[] = {[WEIR_DO_FORWARD] = WEIR_BIT_DST,
+                                      [WEIR_DO_BACK_DATA] = WEIR_BIT_DIFF_SRC,
+                                      [WEIR_DO_BACK_WEIGHTS] = WEIR_BIT_DIFF_W | WEIR_BIT_DIFF_B};
+    dnnl_status_t status = dnnl_success;
+    weir_parts p = {0};
+
+    if (!keep_layouts(d, which, s, forward, &p)) {
+        status = conv_parts(s, s->relu && which == WEIR_DO_FORWARD, false, &p);
+        if (!status)
+            status = conv_desc(d, which, s, forward, &p);
+    }
+    return weir_parts_finish(d, what[which], &p, status, writes[which], op);
 }
