@@ -1,41 +1,25 @@
 /* batchnorm.c - every channel to mean 0 and variance 1 over the batch, then scaled and shifted; evaluation uses running
  * statistics. A relu that follows is done on the way, forward and backward. The loops are ours (norm.h), over blocked layouts as
  * they come: one look at the input for its statistics, one to use them, and sums in double, which PyTorch has too and the library
- * has not.
- *
- * With sync=yes the statistics are those of all workers: forward sums over them twice (values; then squared distances from the
- * common mean, which keeps digits that a sum of squares would lose), backward once. Sums run over the samples in order: however
- * many threads there are, and nearly however the samples lie on workers, they come out the same. */
-#include "nn/layer.h"
+ * has not. batchnorm.h has the part that several workers do together. */
+#include "nn/batchnorm.h"
 #include "nn/norm.h"
 #include "nn/share.h"
 #include <math.h>
 #include <string.h>
 
-typedef struct batchnorm {
-    double momentum, eps;
-    bool sync;
-    int64_t channels;
-    /* What is summed over workers, by channel; the three lie behind each other: forward sums, squares and count, then apart;
-     * backward sums and squares. */
-    double *sum, *square, *count, *apart;
-} batchnorm;
-
-/* The tensors, as declared. */
-enum { SCALE, SHIFT, MEAN, VARIANCE, TENSORS };
-
 static const weir_opt options[] = {
-    {"momentum", WEIR_OPT_REAL, offsetof(batchnorm, momentum), "0.1", "how much a batch changes the running statistics", 0, 1,
+    {"momentum", WEIR_OPT_REAL, offsetof(weir_batchnorm, momentum), "0.1", "how much a batch changes the running statistics", 0, 1,
      NULL, false, false},
-    {"eps", WEIR_OPT_REAL, offsetof(batchnorm, eps), "1e-5", "added to the variance", 1e-12, 1, NULL, false, false},
-    {"sync", WEIR_OPT_BOOL, offsetof(batchnorm, sync), "no", "takes statistics over the samples of all workers", 0, 0, NULL,
+    {"eps", WEIR_OPT_REAL, offsetof(weir_batchnorm, eps), "1e-5", "added to the variance", 1e-12, 1, NULL, false, false},
+    {"sync", WEIR_OPT_BOOL, offsetof(weir_batchnorm, sync), "no", "takes statistics over the samples of all workers", 0, 0, NULL,
      false, false},
     {0}};
 
 static weir_err shape(void *self, const weir_model_input *input, const weir_shape *in, weir_shape *out, weir_weights *w,
                       int *weights)
 {
-    batchnorm *n = self;
+    weir_batchnorm *n = self;
     weir_shape channels = {1, {in->dim[1]}};
 
     (void)input;
@@ -54,65 +38,14 @@ static weir_err shape(void *self, const weir_model_input *input, const weir_shap
 
 static weir_err open_norm(void *self, weir_arena *arena)
 {
-    batchnorm *n = self;
+    weir_batchnorm *n = self;
 
-    if (!(n->sum = WEIR_NEW(arena, double, 3 * n->channels + 1)))
-        return weir_fail_nomem((size_t)n->channels * 3 * sizeof(double));
+    n->sum = WEIR_NEW(arena, double, 2 * n->channels + 1);
+    n->zero = WEIR_NEW(arena, float, n->channels);
+    if (!n->sum || !n->zero)
+        return weir_fail_nomem((size_t)n->channels * 2 * sizeof(double));
     n->square = n->sum + n->channels;
     n->count = n->square + n->channels;
-    n->apart = n->count + 1;
-    return WEIR_OK;
-}
-
-/* ---- sums over workers ---- */
-
-static weir_err sum_workers(const batchnorm *n, const weir_run *run, double *x, int64_t count)
-{
-    return n->sync ? weir_run_sum(run, x, (size_t)count) : WEIR_OK;
-}
-
-/* What this worker has is in sum, square (around its own mean) and count: that of all workers, with the mean in sum. */
-static weir_err gather(const batchnorm *n, const weir_run *run)
-{
-    double mine = *n->count;
-
-    for (int64_t c = 0; c < n->channels; c++)
-        n->apart[c] = mine > 0 ? n->sum[c] / mine : 0;
-    WEIR_TRY(sum_workers(n, run, n->sum, 2 * n->channels + 1));
-    for (int64_t c = 0; c < n->channels; c++) {
-        n->sum[c] = *n->count > 0 ? n->sum[c] / *n->count : 0;
-        n->apart[c] = mine * (n->apart[c] - n->sum[c]) * (n->apart[c] - n->sum[c]);
-    }
-    WEIR_TRY(sum_workers(n, run, n->apart, n->channels));
-    for (int64_t c = 0; n->sync && c < n->channels; c++)
-        n->square[c] += n->apart[c];
-    return WEIR_OK;
-}
-
-/* Running statistics take in those that gather left. */
-static void take(const batchnorm *n, const weir_param *w)
-{
-    float *mean = w[MEAN].grad->at, *variance = w[VARIANCE].grad->at;
-    double count = *n->count;
-
-    for (int64_t c = 0; c < n->channels && count > 0; c++) {
-        mean[c] = (float)((1 - n->momentum) * mean[c] + n->momentum * n->sum[c]);
-        variance[c] = (float)((1 - n->momentum) * variance[c] + n->momentum * n->square[c] / (count > 1 ? count - 1 : 1));
-    }
-}
-
-/* A worker without samples takes part in the sums. */
-static weir_err idle(void *self, const weir_run *run, weir_when phase, const weir_param *param)
-{
-    const batchnorm *n = self;
-
-    if (!n->sync || phase == WEIR_BACK_DATA)
-        return WEIR_OK;
-    memset(n->sum, 0, (size_t)(2 * n->channels + 1) * sizeof *n->sum);
-    if (phase == WEIR_BACK_WEIGHTS)
-        return sum_workers(n, run, n->sum, 2 * n->channels + 1);
-    WEIR_TRY(gather(n, run));
-    take(n, param);
     return WEIR_OK;
 }
 
@@ -120,7 +53,7 @@ static weir_err idle(void *self, const weir_run *run, weir_when phase, const wei
 
 /* For one batch size. Arrays by channel have units * lanes places; those of padding stay zero. */
 typedef struct bound {
-    const batchnorm *norm;
+    const weir_batchnorm *norm;
     const weir_run *run;
     weir_param param[TENSORS];
     weir_lanes at;
@@ -239,21 +172,38 @@ static void add_parts(const bound *s, double *one, double *two)
 
 /* ---- forward ---- */
 
-/* Sums are taken of distances from some value of the channel: all of them may lie far from zero. */
-static void choose_zero(const bound *s)
+/* Sums of distances from kept mean and of their squares, into sum, square and count. */
+static void sum_up(bound *s)
 {
-    float *mean = kept(s, KEPT_MEAN);
+    each_piece(s, weir_norm_best()->sums);
+    add_parts(s, s->norm->sum, s->norm->square);
+    *s->norm->count = (double)(s->n * s->places);
+}
+
+/* Sums are taken of distances from a value near the channel's mean: all of them may lie far from zero. One worker takes any value of
+ * the channel; several, whose sums must not depend on who has which sample, take their common mean: one more look at the input. */
+static weir_err choose_zero(bound *s)
+{
+    const weir_batchnorm *n = s->norm;
+    float *zero = kept(s, KEPT_MEAN);
     const float *x = s->x->at;
 
     memset(kept(s, 0), 0, (size_t)(KEPT * wide(s)) * sizeof(float));
-    for (int64_t c = 0; c < s->norm->channels; c++)
-        mean[c] = x[c / s->at.lanes * s->at.unit + c % s->at.lanes];
+    for (int64_t c = 0; c < n->channels && !n->sync; c++)
+        zero[c] = x[c / s->at.lanes * s->at.unit + c % s->at.lanes];
+    if (!n->sync)
+        return WEIR_OK;
+    sum_up(s);
+    WEIR_TRY(weir_batchnorm_mean(n, s->run));
+    for (int64_t c = 0; c < n->channels; c++)
+        zero[c] = (float)n->sum[c];
+    return WEIR_OK;
 }
 
 /* y = (x - mean) * a + b, where the mean is a float and b makes up for what it has lost. */
 static void set_coefficients(const bound *s)
 {
-    const batchnorm *n = s->norm;
+    const weir_batchnorm *n = s->norm;
     const float *scale = s->param[SCALE].data->at, *shift = s->param[SHIFT].data->at;
     float *mean = kept(s, KEPT_MEAN), *a = kept(s, KEPT_A), *b = kept(s, KEPT_B), *spread = kept(s, KEPT_SPREAD);
 
@@ -268,20 +218,12 @@ static void set_coefficients(const bound *s)
 static weir_err forward(void *arg)
 {
     bound *s = arg;
-    const batchnorm *n = s->norm;
-    double count = (double)(s->n * s->places);
-    const float *zero = kept(s, KEPT_MEAN);
+    const weir_batchnorm *n = s->norm;
 
-    choose_zero(s);
-    each_piece(s, weir_norm_best()->sums);
-    add_parts(s, n->sum, n->square);
-    for (int64_t c = 0; c < n->channels; c++) {
-        n->square[c] -= n->sum[c] * n->sum[c] / count;
-        n->sum[c] += count * (double)zero[c];
-    }
-    *n->count = count;
-    WEIR_TRY(gather(n, s->run));
-    take(n, s->param);
+    WEIR_TRY(choose_zero(s));
+    sum_up(s);
+    WEIR_TRY(weir_batchnorm_gather(n, s->run, kept(s, KEPT_MEAN)));
+    weir_batchnorm_take(n, s->param);
     set_coefficients(s);
     each_piece(s, weir_norm_best()->apply);
     return WEIR_OK;
@@ -290,7 +232,7 @@ static weir_err forward(void *arg)
 static weir_err evaluate(void *arg)
 {
     bound *s = arg;
-    const batchnorm *n = s->norm;
+    const weir_batchnorm *n = s->norm;
     const float *mean = s->param[MEAN].data->at, *variance = s->param[VARIANCE].data->at;
 
     memset(kept(s, 0), 0, (size_t)(KEPT * wide(s)) * sizeof(float));
@@ -309,7 +251,7 @@ static weir_err evaluate(void *arg)
 static weir_err back(void *arg)
 {
     bound *s = arg;
-    const batchnorm *n = s->norm;
+    const weir_batchnorm *n = s->norm;
     const float *scale = s->param[SCALE].data->at, *spread = kept(s, KEPT_SPREAD);
     float *d_scale = s->param[SCALE].grad->at, *d_shift = s->param[SHIFT].grad->at;
 
@@ -320,7 +262,7 @@ static weir_err back(void *arg)
         d_scale[c] = (float)(n->square[c] * (double)spread[c]);
     }
     *n->count = (double)(s->n * s->places);
-    WEIR_TRY(sum_workers(n, s->run, n->sum, 2 * n->channels + 1));
+    WEIR_TRY(weir_batchnorm_sum(n, s->run, n->sum, 2 * n->channels + 1));
     for (int64_t c = 0; c < n->channels; c++) {
         double by = (double)scale[c] * (double)spread[c];
         s->back[c] = (float)by;
@@ -386,11 +328,11 @@ static weir_err bind_batchnorm(void *self, const weir_bind *b)
 }
 
 const weir_layer weir_layer_batchnorm = {
-    .plug = {"batchnorm", "channels to mean 0 and variance 1 over the batch, scaled and shifted", sizeof(batchnorm), options},
+    .plug = {"batchnorm", "channels to mean 0 and variance 1 over the batch, scaled and shifted", sizeof(weir_batchnorm), options},
     .does_relu = true,
     .does_back = true,
     .shape = shape,
     .open = open_norm,
     .bind = bind_batchnorm,
-    .idle = idle,
+    .idle = weir_batchnorm_idle,
 };
