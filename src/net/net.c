@@ -164,6 +164,7 @@ weir_err weir_net_check(const char *spec, weir_net_facts *facts)
 int weir_net_rank(const weir_net *n) { return n->rank; }
 int weir_net_size(const weir_net *n) { return n->size; }
 const char *weir_net_name(const weir_net *n) { return n->world->plug.name; }
+int weir_net_machine(const weir_net *n, int rank) { return n->machine ? n->machine[rank] : 0; }
 bool weir_net_dry(const weir_net *n) { return n->dry; }
 weir_net_count weir_net_counted(const weir_net *n) { return n->count; }
 double weir_net_now(weir_net *n) { return n->world->now(n->sched); }

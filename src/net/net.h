@@ -158,6 +158,8 @@ extern weir_plugs weir_nets;
 
 int weir_net_rank(const weir_net *), weir_net_size(const weir_net *);
 const char *weir_net_name(const weir_net *); /* "zmq" */
+/* Ranks that share a machine's memory have the same number: the lowest rank there. */
+int weir_net_machine(const weir_net *, int rank);
 bool weir_net_dry(const weir_net *);         /* move sizes; do not touch (nor allocate) floats */
 typedef struct weir_net_count { uint64_t sent, received, messages, copied; } weir_net_count;
 weir_net_count weir_net_counted(const weir_net *); /* payload bytes given to the wire and taken from it */

@@ -146,6 +146,7 @@ struct weir_net {
     size_t held, hold; /* bytes in `arrived`, and their limit */
     unsigned char *peer; /* WEIR_PEER_ bits, from the first loss or renewal on; NULL: all is well */
     weir_loss *losses, **losses_tail, *first; /* first: what ends this generation */
+    int *machine; /* the world's: by rank, the lowest rank on the same machine; NULL: all are on one */
     struct weir_life *life; /* NULL: alone, or in a world that knows all */
     _Atomic uint64_t doing; /* step << 8 | phase */
     weir_board *board;
