@@ -13,6 +13,11 @@ typedef struct weir_coll {
     weir_plug plug;
     /* NULL if this collective can serve the group, else a sentence why not. */
     const char *(*fits)(const void *self, const weir_group *);
+    /* Called once, when it has been found to fit; never blocks, and may run on any thread. What it holds goes with the arena (see
+     * weir_arena_later). NULL: nothing to do. */
+    weir_err (*open)(void *self, weir_arena *);
+    /* See weir_coll_memory; zeroed and 64-byte aligned. NULL: all memory is alike to it. */
+    weir_err (*memory)(void *self, weir_group *, size_t bytes, void **);
     /* buf becomes the sum of all members' bufs, on all of them. */
     weir_err (*allreduce)(void *self, weir_group *, void *buf, size_t units, const weir_sum *);
     /* The same, but member i is sure only of units [weir_cut(units, size, i), weir_cut(units, size, i + 1)); the rest is garbage. */
@@ -38,6 +43,10 @@ static inline uint32_t weir_coll_turn(weir_group *g) { return (uint32_t)(g->id &
 typedef struct weir_coll_use { const weir_coll *coll; void *self; } weir_coll_use;
 const char *weir_coll_pick(const weir_group *); /* what "auto" stands for */
 weir_err weir_coll_open(const char *spec, const weir_group *, weir_arena *, weir_coll_use *);
+/* Zeroed memory in which this collective works best: any part of it may be given to the verbs below as a buffer, as may any other memory.
+ * It goes with the arena that the collective was opened with, or with this one. Every member calls it, with the same size, as if it
+ * were a collective. [blocks] */
+weir_err weir_coll_memory(weir_coll_use *, weir_group *, size_t bytes, weir_arena *, void **);
 weir_err weir_allreduce(weir_coll_use *, weir_group *, void *buf, size_t units, const weir_sum *);
 weir_err weir_reduce_scatter(weir_coll_use *, weir_group *, void *buf, size_t units, const weir_sum *);
 weir_err weir_allgather(weir_coll_use *, weir_group *, void *all, const size_t *off, const size_t *len);

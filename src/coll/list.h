@@ -1,1 +1,2 @@
 X(ring)
+X(shm)

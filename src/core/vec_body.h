@@ -12,7 +12,7 @@
 #pragma clang diagnostic ignored "-Wpass-failed"
 #endif
 
-enum { LANES = 16 };
+enum { LANES = 16, STRIP = 512 };
 
 static void add(float *restrict y, const float *restrict x, size_t n)
 {
@@ -26,6 +26,50 @@ static void add_f64(double *restrict y, const double *restrict x, size_t n)
 #pragma omp simd
     for (size_t i = 0; i < n; i++)
         y[i] += x[i];
+}
+
+/* Two are the commonest by far, and each is read and written once. */
+static void add_both(float *restrict x, float *restrict y, size_t n)
+{
+#pragma omp simd
+    for (size_t i = 0; i < n; i++) {
+        float s = x[i] + y[i];
+        x[i] = s;
+        y[i] = s;
+    }
+}
+
+/* More go in strips that stay in the first cache. */
+static void add_all(void *const *x, int k, size_t n)
+{
+    float sum[STRIP];
+
+    if (k == 2) {
+        add_both(x[0], x[1], n);
+        return;
+    }
+    for (size_t i = 0; i < n; i += STRIP) {
+        size_t m = n - i < STRIP ? n - i : STRIP;
+        memcpy(sum, (float *)x[0] + i, m * sizeof *sum);
+        for (int j = 1; j < k; j++)
+            add(sum, (const float *)x[j] + i, m);
+        for (int j = 0; j < k; j++)
+            memcpy((float *)x[j] + i, sum, m * sizeof *sum);
+    }
+}
+
+static void add_all_f64(void *const *x, int k, size_t n)
+{
+    double sum[STRIP];
+
+    for (size_t i = 0; i < n; i += STRIP) {
+        size_t m = n - i < STRIP ? n - i : STRIP;
+        memcpy(sum, (double *)x[0] + i, m * sizeof *sum);
+        for (int j = 1; j < k; j++)
+            add_f64(sum, (const double *)x[j] + i, m);
+        for (int j = 0; j < k; j++)
+            memcpy((double *)x[j] + i, sum, m * sizeof *sum);
+    }
 }
 
 static void scale(float *x, float a, size_t n)
@@ -125,4 +169,4 @@ static bool all_finite(const float *x, size_t n)
     return !bad;
 }
 
-const weir_vec WEIR_VEC = {WEIR_VEC_ISA, add, add_f64, scale, axpy, sumsq, sgd, sgd_plain, adagrad, adam, all_finite};
+const weir_vec WEIR_VEC = {WEIR_VEC_ISA, add, add_f64, add_all, add_all_f64, scale, axpy, sumsq, sgd, sgd_plain, adagrad, adam, all_finite};
