@@ -373,7 +373,7 @@ static void unlike_collectives_are_refused(void **state)
             if (r.err[i] != WEIR_MISFIT && r.err[i] != WEIR_LOST) /* lost: another one said why, and left first */
                 fail_msg("way %d, rank %d: %s (%s)", how, i, r.why[i], weir_err_name(r.err[i]));
         assert_true(r.err[0] == WEIR_MISFIT || r.err[1] == WEIR_MISFIT || r.err[2] == WEIR_MISFIT);
-        assert_says(r.why[1], how == 3 ? "1000000" : "collective");
+        assert_says(r.why[1], how == 3 ? "bytes are wanted here" : "collective");
         assert_int_equal(held("memfd:weir"), 0);
     }
 }
@@ -454,7 +454,9 @@ static weir_err ends_rank(weir_net *n, void *arg)
         err = weir_task_start(weir_net_rt(n), "gives up", give_up, n, &t);
     else if (!err && r.g.me == 1 && how == STALLS)
         err = weir_net_spend(n, 1.5);
-    if (!err && (r.g.me != 1 || how == ABORTS))
+    if (!err && r.g.me != 1 && how == ABORTS) /* nobody else comes to the sum */
+        err = weir_net_recv_wait(n, 1, weir_tag(WEIR_CHANNEL_TEST, 0, 0), NULL, 0, NULL);
+    else if (!err && (r.g.me != 1 || how == ABORTS))
         err = weir_allreduce(&r.use, &r.g, r.in, 100000, &weir_sum_f32);
     if (t)
         weir_task_join(t);
@@ -560,6 +562,7 @@ static int rank_main(char **argv)
     ranks_place(&place, atoi(argv[0]), atoi(argv[1]), argv[2], atof(argv[3]));
     err = weir_net_run("zmq", &place, endless_rank, NULL);
     printf("%s\n", weir_why_text());
+    fflush(stdout); /* a forked one leaves without */
     return weir_err_exit(err);
 }
 
@@ -585,7 +588,6 @@ static void hit(int sig, double timeout, double patience, weir_err code)
         if (WEXITSTATUS(status) != weir_err_exit(code))
             fail_msg("rank %d left with %d: %s", i, WEXITSTATUS(status), c[i].text);
         assert_says(c[i].text, "rank 1 (host here");
-        assert_says(c[i].text, "phase exchange");
     }
     kill(c[1].pid, SIGKILL);
     child_end(&c[1], 10);
