@@ -569,7 +569,7 @@ static int rank_main(char **argv)
 /* `sig` hits rank 1 of three in the middle of things: the others leave with `code`, all naming it. */
 static void hit(int sig, double timeout, double patience, weir_err code)
 {
-    char dir[64], rank[3][8], limit[16];
+    char dir[64], rank[3][16], limit[32];
     child c[3];
     int shm = entries("/dev/shm");
 
