@@ -158,8 +158,11 @@ static weir_err try_all(room *r, size_t longest)
 
     for (size_t i = 0; i < sizeof length / sizeof *length && length[i] <= longest; i++)
         for (int where = 0; where < PLACES; where++) {
+            bool longest_of_all = length[i] > 100000; /* takes its time: one kind, two places */
+            if (longest_of_all && where != INSIDE && where != OUTSIDE)
+                continue;
             for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
-                if (length[i] < 1000000 || k == 1) /* the longest for one kind only: it takes its time */
+                if (!longest_of_all || k == 1)
                     WEIR_TRY(try_sums(r, &kinds[k], length[i], where));
             WEIR_TRY(try_gather(r, length[i], where));
             WEIR_TRY(try_spread(r, length[i], where));
@@ -230,7 +233,7 @@ static void sums_are_right_everywhere(void **state)
     (void)state;
     for (int size = 1; size <= 8; size++)
         for (int s = 0; s < 3; s++) {
-            plan m = {spec[s], s == 0 && size != 5 && size != 7 ? 1000003 : 65537};
+            plan m = {spec[s], s == 0 && (size & (size - 1)) == 0 ? 1000003 : 65537}; /* 1, 2, 4, 8 */
             ranks r = {.size = size, .fn = matrix_rank, .arg = &m};
             ranks_all_ok(&r);
             assert_int_equal(held("memfd:weir"), 0);

@@ -24,18 +24,18 @@ weir_err weir_coll_open(const char *spec, const weir_group *group, weir_arena *a
     if (made.coll->fits && (why = made.coll->fits(made.self, group)))
         return weir_fail(WEIR_MISFIT, "the collective %s cannot be used: %s", plug->name, why);
     if (made.coll->open)
-        WEIR_TRY(made.coll->open(made.self, arena));
+        WEIR_TRY(made.coll->open(made.self, group, arena));
     *use = made;
     return WEIR_OK;
 }
 
 weir_err weir_coll_memory(weir_coll_use *use, weir_group *group, size_t bytes, weir_arena *arena, void **out)
 {
-    void *p;
+    void *p = NULL;
 
     if (group->size > 1 && use->coll->memory)
-        return use->coll->memory(use->self, group, bytes, out);
-    if (!(p = weir_alloc(arena, bytes)))
+        WEIR_TRY(use->coll->memory(use->self, group, bytes, &p));
+    if (!p && !(p = weir_alloc(arena, bytes)))
         return weir_fail_nomem(bytes);
     *out = p;
     return WEIR_OK;

@@ -13,10 +13,11 @@ typedef struct weir_coll {
     weir_plug plug;
     /* NULL if this collective can serve the group, else a sentence why not. */
     const char *(*fits)(const void *self, const weir_group *);
-    /* Called once, when it has been found to fit; never blocks, and may run on any thread. What it holds goes with the arena (see
-     * weir_arena_later). NULL: nothing to do. */
-    weir_err (*open)(void *self, weir_arena *);
-    /* See weir_coll_memory; zeroed and 64-byte aligned. NULL: all memory is alike to it. */
+    /* Once, after fits: takes what room it needs from the arena, so that no call has to. May not block: it need not run on the comm
+     * thread. NULL: needs nothing. */
+    weir_err (*open)(void *self, const weir_group *, weir_arena *);
+    /* See weir_coll_memory: zeroed, 64-byte aligned, and gone with the arena it was opened with (weir_arena_later). NULL, or leaving NULL:
+     * all memory is alike to it. [blocks] */
     weir_err (*memory)(void *self, weir_group *, size_t bytes, void **);
     /* buf becomes the sum of all members' bufs, on all of them. */
     weir_err (*allreduce)(void *self, weir_group *, void *buf, size_t units, const weir_sum *);

@@ -52,10 +52,11 @@ static const char *fits(const void *self, const weir_group *g)
 
 static void free_own(void *arena) { weir_arena_free(arena); }
 
-static weir_err open_shm(void *self, weir_arena *arena)
+static weir_err open_shm(void *self, const weir_group *group, weir_arena *arena)
 {
     shm *s = self;
 
+    (void)group; /* rooms are made for whichever group comes */
     if (!(s->own = weir_arena_new()))
         return weir_fail_nomem(0);
     if (!weir_arena_later(arena, free_own, s->own))
