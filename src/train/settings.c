@@ -30,6 +30,7 @@ const weir_opt weir_settings_options[] = {
     {"save-every", WEIR_OPT_TEXT, AT(save_every), "1e", "steps between checkpoints, or 2e for epochs"},
     {"eval-every", WEIR_OPT_TEXT, AT(eval_every), "1e", "steps between evaluations, or 2e for epochs"},
     {"keep", WEIR_OPT_INT, AT(keep), "3", "checkpoints kept", .min = 1, .max = 1e6},
+    {"check-every", WEIR_OPT_INT, AT(check_every), "100", "steps between checks that all workers hold the same parameters (0: none)", .min = 0, .max = 1e15},
     {"timeout", WEIR_OPT_REAL, AT(timeout), "30", "seconds a peer may show no sign of life", .min = 0.5, .max = 1e6},
     {"stall", WEIR_OPT_REAL, AT(stall), "600", "seconds a live but busy peer is waited for", .min = 0.5, .max = 1e7},
     {"quiet", WEIR_OPT_BOOL, AT(quiet), "no", "no progress"},

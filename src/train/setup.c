@@ -102,6 +102,24 @@ static weir_err open_exchange(weir_trainer *t)
     return t->exchange->init(t->exchanger, &env);
 }
 
+/* Before anything collective is tried with settings that may differ. */
+static weir_err agree_job(void *trainer)
+{
+    weir_trainer *t = trainer;
+    char more[200];
+
+    snprintf(more, sizeof more, "training-samples %llu\ntest-samples %llu\nclasses %lld\n", (unsigned long long)t->data.facts.count[WEIR_TRAIN],
+             (unsigned long long)t->data.facts.count[WEIR_TEST], (long long)t->data.facts.classes);
+    return weir_agree_settings(&t->all, t->set, more, t->arena);
+}
+
+static weir_err open_replica(weir_trainer *t)
+{
+    t->replica = (weir_replica){.coll = &t->coll, .group = &t->all, .param = t->param};
+    t->replica.tensor = weir_model_tensors(t->model, &t->replica.tensors);
+    return weir_replica_open(&t->replica, t->arena);
+}
+
 weir_err weir_trainer_open(weir_trainer *t)
 {
     t->net = weir_comm_net(t->comm);
@@ -110,9 +128,12 @@ weir_err weir_trainer_open(weir_trainer *t)
     if (!(t->arena = weir_arena_new()))
         return weir_fail_nomem(0);
     WEIR_TRY(weir_group_all(t->net, t->arena, &t->all));
-    WEIR_TRY(weir_coll_open(t->set->coll, &t->all, t->arena, &t->coll));
     WEIR_TRY(open_data(t));
+    if (t->all.size > 1)
+        WEIR_TRY(weir_comm_call(t->comm, agree_job, t));
+    WEIR_TRY(weir_coll_open(t->set->coll, &t->all, t->arena, &t->coll));
     WEIR_TRY(open_model(t));
+    WEIR_TRY(open_replica(t));
     return open_exchange(t);
 }
 
