@@ -1,5 +1,6 @@
 /* setup.c - opening and closing a trainer. */
 #include "core/hash.h"
+#include "nn/share.h"
 #include "train/trainer.h"
 #include <string.h>
 #include <unistd.h>
@@ -73,6 +74,21 @@ static weir_err open_model(weir_trainer *t)
     return name_streams(t);
 }
 
+/* A loop over the threads of the model. */
+typedef struct shared_loop { int64_t n; void (*part)(void *, int64_t, int64_t); void *arg; } shared_loop;
+
+static void run_loop(void *loop)
+{
+    const shared_loop *l = loop;
+
+    weir_share(l->n, 1, l->part, l->arg);
+}
+
+static void share(void *trainer, int64_t n, void (*part)(void *, int64_t, int64_t), void *arg)
+{
+    weir_comm_lend(((weir_trainer *)trainer)->comm, run_loop, &(shared_loop){n, part, arg});
+}
+
 static weir_err open_exchange(weir_trainer *t)
 {
     const weir_settings *s = t->set;
@@ -98,7 +114,7 @@ static weir_err open_exchange(weir_trainer *t)
     for (int i = 0; i < t->lanes; i++)
         t->lane[i].owner = t;
     WEIR_TRY(weir_plug_make(exchange, "exchange", s->exchange, t->arena, &t->exchanger));
-    weir_exchange_env env = {&t->all, &t->all, &t->coll, t->lane, t->lanes, t->arena};
+    weir_exchange_env env = {&t->all, &t->all, &t->coll, t->lane, t->lanes, t->arena, t->threads > 1 ? share : NULL, t};
     return t->exchange->init(t->exchanger, &env);
 }
 
