@@ -47,6 +47,13 @@ static weir_err name_streams(weir_trainer *t)
     return weir_model_streams(t->model, first, count, (uint64_t)t->data.facts.streams[WEIR_TRAIN]);
 }
 
+static weir_err open_exact(weir_trainer *t)
+{
+    if (!(t->exact = WEIR_NEW(t->arena, double, t->params + WEIR_NOTES)))
+        return weir_fail_nomem(t->params * sizeof(double));
+    return weir_model_exact(t->model, t->exact, t->all.size == 1);
+}
+
 static weir_err open_model(weir_trainer *t)
 {
     weir_model_input in = model_input(&t->data.facts);
@@ -68,6 +75,8 @@ static weir_err open_model(weir_trainer *t)
     if (!t->param || !t->grad)
         return weir_fail_nomem(2 * t->params * sizeof(float));
     weir_model_attach(t->model, t->param, t->grad);
+    if (t->set->exact)
+        WEIR_TRY(open_exact(t));
     weir_model_init(t->model, (uint64_t)t->set->seed);
     if (t->all.size > 1)
         weir_model_on_sum(t->model, sum_for_model, t);
@@ -111,8 +120,10 @@ static weir_err open_exchange(weir_trainer *t)
     WEIR_TRY(weir_buckets_cut(tensor, tensors, BUCKET_BYTES, whole, t->param, t->grad, t->arena, &bucket, &t->lanes));
     WEIR_TRY(weir_lanes_make(bucket, t->lanes, s->codec, s->optim, t->arena, &t->lane));
     t->lane[t->lanes - 1].notes = WEIR_NOTES;
-    for (int i = 0; i < t->lanes; i++)
+    for (int i = 0; i < t->lanes; i++) {
         t->lane[i].owner = t;
+        t->lane[i].exact = t->exact ? t->exact + bucket[i].at : NULL;
+    }
     WEIR_TRY(weir_plug_make(exchange, "exchange", s->exchange, t->arena, &t->exchanger));
     weir_exchange_env env = {&t->all, &t->all, &t->coll, t->lane, t->lanes, t->arena, t->threads > 1 ? share : NULL, t};
     return t->exchange->init(t->exchanger, &env);
