@@ -13,6 +13,7 @@
 #define WEIR_NET_NET_H
 #include "core/plug.h"
 #include "core/task.h"
+#include <stdatomic.h>
 
 typedef struct weir_net weir_net;
 
@@ -164,6 +165,19 @@ bool weir_net_dry(const weir_net *);         /* move sizes; do not touch (nor al
 typedef struct weir_net_count { uint64_t sent, received, messages, copied; } weir_net_count;
 weir_net_count weir_net_counted(const weir_net *); /* payload bytes given to the wire and taken from it */
 
+/* ---- memory that ranks of one machine have in common: weir_net_share, below the groups ---- */
+/* Can ranks with the same weir_net_machine share memory: a world of real processes, that moves real bytes. */
+bool weir_net_shares(const weir_net *);
+/* A word in common memory that one rank raises and others wait for; it may wrap. */
+typedef struct weir_flag { _Atomic uint32_t value, sleepers; } weir_flag;
+/* All that this rank wrote before is there for whoever sees the flag at `value`. */
+void weir_net_raise(weir_flag *, uint32_t value);
+/* [blocks] until `peer` has raised its flag to `value` or beyond. Yields, then sleeps, with an eye on liveness: ends as a receive from
+ * that peer would, and with its sentence. */
+weir_err weir_net_await(weir_net *, int peer, weir_flag *, uint32_t value);
+/* What went through common memory, counted as if a wire had carried it. */
+void weir_net_count_shared(weir_net *, uint64_t sent, uint64_t received);
+
 /* ---- groups ---- */
 /* Some ranks in a fixed order, with a running number that keeps their collectives apart. Made alike on all members. */
 typedef struct weir_group {
@@ -175,4 +189,10 @@ typedef struct weir_group {
 } weir_group;
 weir_err weir_group_all(weir_net *, weir_arena *, weir_group *);
 weir_err weir_group_make(weir_net *, unsigned id, const int *members, int count, weir_arena *, weir_group *);
+
+/* Zeroed memory that all members see, each at an address of its own: page-aligned, pages taken when first touched. Every member calls it
+ * with the same size and turn (of WEIR_CHANNEL_COLL). It has no name, and is gone when the last member has unmapped it or has ended,
+ * however. WEIR_MISFIT on all members, with one sentence, where one of them may not see it. [blocks] */
+weir_err weir_net_share(weir_group *, uint32_t turn, size_t bytes, void **);
+void weir_net_unshare(void *, size_t bytes);
 #endif

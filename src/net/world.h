@@ -4,6 +4,7 @@
  *   match.c  operations and their messages      wait.c   waiting for them, helpers
  *   queue.c  queues and threads of a rank       launch*.c, lines.c, place.c  before a net runs
  *   loss.c   lost peers, faults, renewal        life.c   meeting, signs of life, leaving (worlds with real peers)
+ *   share.c  memory in common, and waiting for a word in it
  *   frame.c  what crosses the wire              zmq.c    a world
  *
  * A world moves bytes and closes links. It never matches, judges or blames. */
