@@ -1,6 +1,7 @@
 /* test_exact.c - exact mode: gradients are as the fast ones are, and no sample's numbers depend on the company it is in. */
 #include "help_nn.h"
 #include "core/vec.h"
+#include "nn/kernels.h"
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -181,6 +182,39 @@ static void no_sample_sees_the_others(void **state)
     weir_model_threads(1);
 }
 
+/* ---- the kernel ---- */
+
+static void check_wide(const weir_kernels *k, int64_t depth, int64_t rows, int64_t cols)
+{
+    enum { R = WEIR_WIDE_ROWS, C = WEIR_WIDE_COLS, STEP = C + 3 };
+    double a[9 * R], b[9 * C], c[R * STEP], want[R * STEP];
+
+    for (int i = 0; i < 9 * R; i++)
+        a[i] = hash_value(HASH_X, (uint32_t)i);
+    for (int i = 0; i < 9 * C; i++)
+        b[i] = hash_value(HASH_WEIGHT, (uint32_t)i);
+    for (int i = 0; i < R * STEP; i++)
+        c[i] = want[i] = hash_value(HASH_OUT_GRAD, (uint32_t)i);
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t i = 0; i < cols; i++) {
+            double sum = 0;
+            for (int64_t d = 0; d < depth; d++)
+                sum += a[d * R + r] * b[d * C + i];
+            want[r * STEP + i] += sum;
+        }
+    k->wide(&(weir_wide){depth, rows, cols, a, b, c, STEP});
+    assert_memory_equal(c, want, sizeof c); /* products are exact, so there is one rounding and one order; around it nothing changes */
+}
+
+static void every_kernel_has_the_same_doubles(void **state)
+{
+    (void)state;
+    for (int v = 0; weir_kernels_all()[v]; v++)
+        for (int64_t rows = 1; rows <= WEIR_WIDE_ROWS; rows++)
+            for (int64_t cols = 1; cols <= WEIR_WIDE_COLS; cols++)
+                check_wide(weir_kernels_all()[v], 1 + (rows + cols) % 9, rows, cols);
+}
+
 /* ---- whole models ---- */
 
 /* A batch at once and in micro-batches, in exact mode. */
@@ -257,7 +291,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(exact_gradients_are_as_fast_ones), cmocka_unit_test(no_sample_sees_the_others),
-        cmocka_unit_test(micro_batches_add_in_double), cmocka_unit_test(a_worker_without_samples_adds_nothing),
+        cmocka_unit_test(every_kernel_has_the_same_doubles), cmocka_unit_test(micro_batches_add_in_double), cmocka_unit_test(a_worker_without_samples_adds_nothing),
         cmocka_unit_test(layers_without_exact_sums_are_refused),
     };
 
