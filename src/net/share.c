@@ -5,8 +5,8 @@
  * neither shrink nor grow, with a number that only the run knows on a page behind the caller's bytes. Then all hear from the first
  * whether all have it.
  *
- * Whoever waits for a word yields for a while, as its peers may need the very core; then it sleeps on the word, in slices, and
- * between them looks at the world, so that signs of life go out and come in. A receive that no message ever matches is posted
+ * Whoever waits for a word looks a few times, yields for a while, as its peers may need the very core, then sleeps on the word, in slices,
+ * and between them looks at the world, so that signs of life go out and come in. A receive that no message ever matches is posted
  * meanwhile: net ends it when that peer is lost, stops or stalls, as it would end any other. */
 #include "net/world.h"
 #include <errno.h>
@@ -26,10 +26,13 @@
 enum {
     PAGE = 1 << 16,   /* a multiple of every machine's */
     LARGE = 2 << 20,  /* worth huge pages */
-    YIELDS = 200,     /* some 50 us where nobody else wants the core */
+    SPINS = 64,       /* some 2 us */
+    WARY = 1000,      /* waits without a yield after one that took too long */
     NAP = 10000000,   /* ns asleep on a flag between looks at the world */
     OFFER = 0, HAVE = 1, VERDICT = 2, NEVER = 0xffffff /* parts of a tag */
 };
+static const double PATIENCE = 5e-5; /* seconds of yielding */
+static const double ROBBED = 2e-4;   /* seconds that one yield may take */
 static const double GLANCE = 5e-4; /* seconds between looks at a flag when other fibres want to get on too */
 static const int SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
@@ -233,16 +236,47 @@ static void watch(weir_net *n, weir_op *life, weir_flag *f, uint32_t value)
     life->waiter = NULL;
 }
 
+static void pause_core(void)
+{
+#ifdef __x86_64__
+    __builtin_ia32_pause();
+#endif
+}
+
+/* What costs no sleep: peers are often there at once, or next in line for this core. A core that others want for long (our own compute
+ * thread, say) is another matter: a yield then takes milliseconds, and a sleeper would have been woken by the flag. */
+static bool soon(weir_net *n, weir_flag *f, uint32_t value)
+{
+    double begun, last, now;
+
+    for (int i = 0; i < SPINS; i++) {
+        if (raised(f, value))
+            return true;
+        pause_core();
+    }
+    if (n->wary) {
+        n->wary--;
+        return false;
+    }
+    for (begun = last = weir_net_now(n);; last = now) {
+        sched_yield();
+        now = weir_net_now(n);
+        if (now - last > ROBBED)
+            n->wary = WARY;
+        if (raised(f, value))
+            return true;
+        if (n->wary || now - begun > PATIENCE)
+            return false;
+    }
+}
+
 weir_err weir_net_await(weir_net *n, int peer, weir_flag *f, uint32_t value)
 {
     weir_op life, *op = &life;
     weir_err err;
 
-    for (int i = 0; i < YIELDS; i++) {
-        if (raised(f, value))
-            return WEIR_OK;
-        sched_yield();
-    }
+    if (soon(n, f, value))
+        return WEIR_OK;
     weir_net_recv(n, peer, weir_tag(WEIR_CHANNEL_COLL, UINT32_MAX, NEVER), WEIR_EXACT, NULL, 0, &life);
     if (!life.done)
         watch(n, &life, f, value);
