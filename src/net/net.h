@@ -126,6 +126,7 @@ int weir_net_generation(const weir_net *);
 /* ---- time and tasks ---- */
 double weir_net_now(weir_net *);                 /* [any thread] seconds, monotonic or virtual */
 weir_err weir_net_spend(weir_net *, double cost); /* [blocks] a simulated rank computes that long; a real one sleeps: tests only */
+double weir_net_cost(weir_net *, double nominal); /* what so many seconds of work take this rank now: drawn in sim; real worlds: as many */
 void weir_net_yield(weir_net *);                 /* [blocks] in long loops on the comm thread: progress, and other fibres' turn */
 /* A fibre must have ended before the first one returns (join it); one that has not finds its operations ended with WEIR_STALE. */
 typedef struct weir_fibre_task weir_fibre_task;
@@ -148,7 +149,7 @@ typedef struct weir_place {
 } weir_place;
 
 /* Facts that options are judged by. */
-typedef struct weir_net_facts { bool loses, joins, encrypts, shares; } weir_net_facts;
+typedef struct weir_net_facts { bool loses, joins, encrypts, shares, simulated; } weir_net_facts; /* simulated: all ranks in one process, time is virtual */
 
 /* Opens the world named by spec ("auto": the one that fits the place), runs fn as the first fibre of each rank that lives in this process, says goodbye (or tells why
  * not), closes. Gives fn's error, or that of opening. */
