@@ -1,0 +1,2 @@
+#include "help_laws.h"
+const law laws_later[] = {{0}};
