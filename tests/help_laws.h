@@ -20,6 +20,9 @@ typedef struct law {
 extern const law laws_move[], laws_task[], laws_loss[], laws_later[];
 const law *law_find(const char *name);
 
+/* How rank 2 of kill_and_repeat goes, in `worth`; told when, it writes the time there and stays, unless the world kills it. */
+enum { LAW_BY_ERROR, LAW_BY_SIGNAL = -1, LAW_TELLS_WHEN = -2 };
+
 /* For the programs. */
 static inline uint64_t law_tag(uint32_t turn, uint32_t part) { return weir_tag(WEIR_CHANNEL_TEST, turn, part); }
 weir_err law_barrier(weir_net *, uint32_t turn); /* everybody has come here before anybody goes on */

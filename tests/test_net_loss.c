@@ -1,6 +1,6 @@
 /* test_net_loss.c - real peers of ZeroMQ that die, stop, misfit or talk nonsense: who is blamed, and that nobody hangs. What holds in
  * every world is in help_laws.h. */
-#include "help_ranks.h"
+#include "help_laws.h"
 #include "net/frame.h"
 #include "net/launch.h"
 #include <setjmp.h>
@@ -205,7 +205,10 @@ static int be_rank(char **argv)
 
     setvbuf(stdout, NULL, _IOLBF, 0);
     ranks_place(&place, atoi(argv[2]), atoi(argv[3]), argv[4], atof(argv[5]));
-    err = weir_net_run("zmq", &place, exchange, NULL);
+    if (argv[6])
+        err = weir_net_run("zmq", &place, law_find(argv[6])->fn, &(double){LAW_BY_SIGNAL});
+    else
+        err = weir_net_run("zmq", &place, exchange, NULL);
     printf("end: %s\n", weir_why_text());
     fflush(stdout);
     _exit(weir_err_exit(err)); /* no search for leaks: it would take longer than leaving may */
@@ -260,6 +263,27 @@ static void test_killed(void **state)
             assert_int_equal(WEXITSTATUS(status), WEIR_LOST);
         }
         assert_true(seconds_now() - t < 5);
+    }
+}
+
+/* kill -9 in the middle of a step: the others renew, repeat it, and come to the undisturbed result. */
+static void test_killed_and_repeated(void **state)
+{
+    child c[4];
+    char dir[64], rank[16];
+    int status;
+
+    (void)state;
+    ranks_dir(dir);
+    for (int i = 0; i < 4; i++) {
+        snprintf(rank, sizeof rank, "%d", i);
+        child_start(&c[i], (char *[]){"rank", rank, "4", dir, "20", "kill_and_repeat", NULL});
+    }
+    for (int i = 0; i < 4; i++) {
+        status = child_end(&c[i], 60);
+        assert_true(i == 2 ? WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL : WIFEXITED(status));
+        if (i != 2 && WEXITSTATUS(status))
+            fail_msg("rank %d: %s", i, c[i].text);
     }
 }
 
@@ -325,6 +349,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_misfit),
         cmocka_unit_test(test_foreign),
         cmocka_unit_test(test_killed),
+        cmocka_unit_test(test_killed_and_repeated),
         cmocka_unit_test(test_stopped),
         cmocka_unit_test(test_paused),
     };

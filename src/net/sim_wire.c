@@ -62,14 +62,16 @@ static void arrived(weir_sim *s, weir_sim_packet *k)
         weir_sim_deliver(s, m, false);
 }
 
-/* Its last byte has come to a pipe: is it through already? If not, there is an event at the time when it will be. */
+/* Its last byte has come to a pipe: is it through already? If not, there is an event at the time when it will be. A pipe slower
+ * than the one before it begins with the first byte; a faster one needs no more than its own time before the last. */
 static bool pass(weir_sim *s, weir_sim_packet *k, weir_sim_pipe *p)
 {
-    double takes = (double)k->bytes * p->byte, start = p->busy > k->head + slack(s) ? p->busy : k->head, done = start + takes;
+    double takes = (double)k->bytes * p->byte, wish = k->head > s->now - takes ? k->head : s->now - takes;
+    double start = p->busy > wish + slack(s) ? p->busy : wish, done = start + takes;
 
     if (done < s->now + slack(s))
         done = s->now;
-    k->head = done - takes;
+    k->head += start - wish; /* what comes in is passed on at once */
     p->busy = done + (k->twice && k->stage == DOWN ? takes : 0); /* the second copy is read, and thrown away */
     if (done <= s->now && !p->waiting)
         return true;
