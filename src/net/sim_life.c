@@ -61,14 +61,20 @@ static void hear(weir_sim *s, weir_sim_node *b, int from, const weir_fault *f)
         weir_loss_add(&b->net, from, f);
 }
 
-/* All that are left and can be reached. */
+/* All that are left and can be reached; who is cut off hears of it when the link heals. */
 static void all_hear(weir_sim *s, int from, const weir_fault *f)
 {
-    double since;
+    double since, heals;
 
-    for (int r = 0; r < s->nodes; r++)
-        if (r != from && !gone(&s->node[r]) && !(s->cuts && weir_sim_cut_until(s, r, from, &since) > 0))
+    for (int r = 0; r < s->nodes; r++) {
+        if (r == from || gone(&s->node[r]))
+            continue;
+        heals = weir_sim_cut_until(s, r, from, &since);
+        if (heals <= 0)
             hear(s, &s->node[r], from, f);
+        else if (heals < WEIR_NEVER)
+            send_word(s, from, r, heals, f);
+    }
 }
 
 void weir_sim_words_close(weir_sim *s)
@@ -82,7 +88,13 @@ void weir_sim_words_close(weir_sim *s)
 
 /* ---- leaving ---- */
 
-bool weir_sim_left(weir_net *n, int peer) { return weir_sim_of(n)->node[peer].left; }
+bool weir_sim_left(weir_net *n, int peer)
+{
+    weir_sim *s = weir_sim_of(n);
+    double since;
+
+    return s->node[peer].left && !(weir_sim_cut_until(s, n->rank, peer, &since) > 0);
+}
 
 void weir_sim_all_came(weir_sim *s, weir_sim_node *a)
 {
@@ -128,12 +140,17 @@ void weir_sim_leave(weir_sim *s, weir_sim_node *a, weir_err err, const char *sen
 
 static void on_left(weir_sim *s, weir_sim_node *a)
 {
+    double since, heals;
+
     a->left = true;
     for (int r = 0; r < s->nodes; r++) {
         weir_sim_node *b = &s->node[r];
         if (gone(b) || !b->net.posted)
             continue;
-        if (weir_sim_paused(s, b))
+        heals = weir_sim_cut_until(s, r, a->net.rank, &since);
+        if (heals > 0 && heals < WEIR_NEVER)
+            weir_sim_push(s, heals, WEIR_SIM_NEWS, r, NULL);
+        else if (weir_sim_paused(s, b))
             weir_sim_push(s, s->now, WEIR_SIM_NEWS, r, NULL);
         else
             weir_loss_look(&b->net);
@@ -192,7 +209,7 @@ static void on_silence(weir_sim *s, weir_sim_node *b, weir_sim_node *a)
     weir_cause body;
     double since;
 
-    if (gone(b) || a->ended || weir_loss_is(&b->net, a->net.rank, WEIR_PEER_LOST))
+    if (gone(b) || weir_loss_is(&b->net, a->net.rank, WEIR_PEER_LOST))
         return;
     since = silent_since(s, b, a);
     if (since >= WEIR_NEVER)
