@@ -17,6 +17,7 @@ const weir_opt weir_settings_options[] = {
     {"optim", WEIR_OPT_TEXT, AT(optim), "sgd", "the optimiser, such as sgd:momentum=0.9,decay=1e-4"},
     {"lr", WEIR_OPT_TEXT, AT(lr), "0.01", "the rate: a number, or cosine:rate=0.05,warmup=200 (see weir list rate)"},
     {"clip", WEIR_OPT_REAL, AT(clip), "0", "bound on the norm of the step's gradient (0: off)", .min = 0, .max = 1e300},
+    {"exact", WEIR_OPT_BOOL, AT(exact), "no", "sums are taken in double, sample by sample: any number of workers gives the same numbers; slower"},
     {"workers", WEIR_OPT_INT, AT(workers), "1", "processes on this machine", .min = 1, .max = 1024},
     {"threads", WEIR_OPT_INT, AT(threads), "0", "compute threads of each worker (0: cores / workers)", .min = 0, .max = 4096},
     {"exchange", WEIR_OPT_TEXT, AT(exchange), "allreduce", "how workers come to agree"},

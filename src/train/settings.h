@@ -9,7 +9,7 @@ typedef struct weir_settings {
     double clip, timeout, stall;
     const char *out, *log, *resume;
     const char *save_every, *eval_every;
-    bool quiet;
+    bool quiet, exact;
     weir_arena *arena;   /* of the texts above */
     uint64_t given;      /* bit i: option i of the table was set by the user */
 } weir_settings;

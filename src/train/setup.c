@@ -1,5 +1,6 @@
 /* setup.c - opening and closing a trainer. */
 #include "core/hash.h"
+#include "nn/share.h"
 #include "train/trainer.h"
 #include <string.h>
 #include <unistd.h>
@@ -46,6 +47,13 @@ static weir_err name_streams(weir_trainer *t)
     return weir_model_streams(t->model, first, count, (uint64_t)t->data.facts.streams[WEIR_TRAIN]);
 }
 
+static weir_err open_exact(weir_trainer *t)
+{
+    if (!(t->exact = WEIR_NEW(t->arena, double, t->params + WEIR_NOTES)))
+        return weir_fail_nomem(t->params * sizeof(double));
+    return weir_model_exact(t->model, t->exact, t->all.size == 1);
+}
+
 static weir_err open_model(weir_trainer *t)
 {
     weir_model_input in = model_input(&t->data.facts);
@@ -67,10 +75,27 @@ static weir_err open_model(weir_trainer *t)
     if (!t->param || !t->grad)
         return weir_fail_nomem(2 * t->params * sizeof(float));
     weir_model_attach(t->model, t->param, t->grad);
+    if (t->set->exact)
+        WEIR_TRY(open_exact(t));
     weir_model_init(t->model, (uint64_t)t->set->seed);
     if (t->all.size > 1)
         weir_model_on_sum(t->model, sum_for_model, t);
     return name_streams(t);
+}
+
+/* A loop over the threads of the model. */
+typedef struct shared_loop { int64_t n; void (*part)(void *, int64_t, int64_t); void *arg; } shared_loop;
+
+static void run_loop(void *loop)
+{
+    const shared_loop *l = loop;
+
+    weir_share(l->n, 1, l->part, l->arg);
+}
+
+static void share(void *trainer, int64_t n, void (*part)(void *, int64_t, int64_t), void *arg)
+{
+    weir_comm_lend(((weir_trainer *)trainer)->comm, run_loop, &(shared_loop){n, part, arg});
 }
 
 static weir_err open_exchange(weir_trainer *t)
@@ -95,10 +120,12 @@ static weir_err open_exchange(weir_trainer *t)
     WEIR_TRY(weir_buckets_cut(tensor, tensors, BUCKET_BYTES, whole, t->param, t->grad, t->arena, &bucket, &t->lanes));
     WEIR_TRY(weir_lanes_make(bucket, t->lanes, s->codec, s->optim, t->arena, &t->lane));
     t->lane[t->lanes - 1].notes = WEIR_NOTES;
-    for (int i = 0; i < t->lanes; i++)
+    for (int i = 0; i < t->lanes; i++) {
         t->lane[i].owner = t;
+        t->lane[i].exact = t->exact ? t->exact + bucket[i].at : NULL;
+    }
     WEIR_TRY(weir_plug_make(exchange, "exchange", s->exchange, t->arena, &t->exchanger));
-    weir_exchange_env env = {&t->all, &t->all, &t->coll, t->lane, t->lanes, t->arena};
+    weir_exchange_env env = {&t->all, &t->all, &t->coll, t->lane, t->lanes, t->arena, t->threads > 1 ? share : NULL, t};
     return t->exchange->init(t->exchanger, &env);
 }
 

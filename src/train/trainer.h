@@ -47,6 +47,7 @@ typedef struct weir_trainer {
     double *still_sum; /* room to average running statistics */
     size_t params;
     float *param, *grad; /* grad: WEIR_NOTES more */
+    double *exact;       /* the same in double, where sums are taken so; else NULL */
     weir_lane *lane;
     int lanes, next_lane; /* next_lane: the first that has not left in this step */
     const weir_exchange *exchange;
