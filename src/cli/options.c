@@ -92,9 +92,10 @@ bool cli_takes(const char *command, const char *key)
 bool cli_launch(int argc, char **argv, const weir_settings *s, int *code)
 {
     char **all;
+    weir_net_facts facts = {0};
     weir_err err;
 
-    if (s->workers < 2 || getenv("RANK"))
+    if (s->workers < 2 || getenv("RANK") || (!weir_net_check(s->net, &facts) && facts.simulated)) /* those are all in one process */
         return false;
     if (!(all = calloc((size_t)argc + 2, sizeof *all)))
         return *code = cli_end(weir_fail_nomem(0)), true;

@@ -1,1 +1,2 @@
 X(zmq)
+X(sim)

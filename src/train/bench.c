@@ -171,6 +171,8 @@ static weir_err time_rounds(weir_net *net, float *x, size_t n, weir_coll_use *us
     int rounds = n > 4 << 20 ? 7 : ROUNDS, calls = n <= 1 << 14 ? 100 : n <= 1 << 20 ? 10 : 1;
     double took[ROUNDS];
 
+    if (weir_net_simulated(net))
+        rounds = calls = 1; /* one is like the other */
     for (int i = -1; i < rounds; i++) {
         WEIR_TRY(weir_barrier(use, group));
         double t = weir_net_now(net);
@@ -188,10 +190,12 @@ static weir_err bench_coll(weir_net *net, reducing *r, weir_group *group, weir_c
 {
     double s = 0, bytes = 4.0 * (double)r->floats;
     char text[200];
-    void *x;
+    void *x = NULL; /* as it stays in a dry world, which moves sizes only */
 
-    WEIR_TRY(weir_coll_memory(use, group, r->floats * sizeof(float), r->arena, &x));
-    WEIR_TRY(check_sum(use, group, x, r->floats));
+    if (!weir_net_dry(net)) {
+        WEIR_TRY(weir_coll_memory(use, group, r->floats * sizeof(float), r->arena, &x));
+        WEIR_TRY(check_sum(use, group, x, r->floats));
+    }
     WEIR_TRY(time_rounds(net, x, r->floats, use, group, &s));
     weir_json *j = group->me ? NULL : weir_json_object();
     if (!j)
@@ -209,6 +213,7 @@ static weir_err bench_coll(weir_net *net, reducing *r, weir_group *group, weir_c
     return print(r->out, j, r->json, text);
 }
 
+/* In a simulated world all ranks are given the same `arg`. */
 static weir_err reduce_rank(weir_net *net, void *arg)
 {
     reducing *r = arg;
