@@ -182,6 +182,17 @@ static weir_err ready(choice *c, weir_group *g)
     return c->waiting ? measure(c, g) : WEIR_OK;
 }
 
+/* Where one of them works best; to the others all memory is alike. */
+static weir_err memory(void *self, weir_group *group, size_t bytes, void **out)
+{
+    choice *c = self;
+
+    for (int i = 0; i < c->uses; i++)
+        if (c->use[i].coll->memory)
+            return c->use[i].coll->memory(c->use[i].self, group, bytes, out);
+    return WEIR_OK;
+}
+
 static weir_err allreduce(void *self, weir_group *group, void *buf, size_t units, const weir_sum *sum)
 {
     WEIR_TRY(ready(self, group));
@@ -213,6 +224,7 @@ static weir_err broadcast(void *self, weir_group *group, int root, void *buf, si
 const weir_coll weir_coll_auto = {
     .plug = {"auto", "by size: what a fixed table says of this net, ranks and machines, or what was measured", sizeof(choice), options},
     .open = open_all,
+    .memory = memory,
     .allreduce = allreduce,
     .reduce_scatter = reduce_scatter,
     .allgather = allgather,
