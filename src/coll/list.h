@@ -1,1 +1,4 @@
 X(ring)
+#ifdef WEIR_MPI
+X(mpi)
+#endif

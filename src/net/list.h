@@ -1,1 +1,4 @@
 X(zmq)
+#ifdef WEIR_MPI
+X(mpi)
+#endif

@@ -6,8 +6,6 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { RANKS_MAX = 1 << 20 };
-
 static weir_err read_number(const char *name, const char *text, long least, long most, int *out)
 {
     char *end;
@@ -46,8 +44,8 @@ static weir_err from_flags(int rank, int size, const char *rendezvous, weir_plac
 
     if (missing)
         return weir_fail(WEIR_USAGE, "%s is missing: --rank, --size and --rendezvous go together", missing);
-    if (size < 1 || size > RANKS_MAX)
-        return weir_fail(WEIR_USAGE, "--size %d: a number from 1 to %d was expected", size, RANKS_MAX);
+    if (size < 1 || size > WEIR_RANKS_MAX)
+        return weir_fail(WEIR_USAGE, "--size %d: a number from 1 to %d was expected", size, WEIR_RANKS_MAX);
     if (rank < 0 || rank >= size)
         return weir_fail(WEIR_USAGE, "--rank %d: a number from 0 to %d was expected", rank, size - 1);
     p->rank = rank;
@@ -101,7 +99,7 @@ static weir_err from_variables(const char *const value[VARIABLES], weir_place *p
     const char *local = getenv("LOCAL_WORLD_SIZE"), *run = getenv("WEIR_RUN");
     char at[256];
 
-    WEIR_TRY(read_number("WORLD_SIZE", value[WORLD_SIZE], 1, RANKS_MAX, &p->size));
+    WEIR_TRY(read_number("WORLD_SIZE", value[WORLD_SIZE], 1, WEIR_RANKS_MAX, &p->size));
     WEIR_TRY(read_number("RANK", value[RANK], 0, p->size - 1, &p->rank));
     p->local_size = p->size;
     if (local)
@@ -128,10 +126,13 @@ weir_err weir_place_find(int rank, int size, const char *rendezvous, weir_place 
     strcpy(p.source, "alone");
     if (rank != -1 || size != 0 || rendezvous) {
         WEIR_TRY(from_flags(rank, size, rendezvous, &p));
+        WEIR_TRY(weir_place_agrees(&p));
     } else {
         WEIR_TRY(read_variables(value, &found));
         if (found)
             WEIR_TRY(from_variables(value, &p));
+        else
+            WEIR_TRY(weir_place_mpi(&p, &found));
     }
     *out = p;
     return WEIR_OK;

@@ -4,7 +4,7 @@
  *   match.c  operations and their messages      wait.c   waiting for them, helpers
  *   queue.c  queues and threads of a rank       launch*.c, lines.c, place.c  before a net runs
  *   loss.c   lost peers, faults, renewal        life.c   meeting, signs of life, leaving (worlds with real peers)
- *   frame.c  what crosses the wire              zmq.c    a world
+ *   frame.c  what crosses the wire              zmq.c, mpi.c  worlds
  *
  * A world moves bytes and closes links. It never matches, judges or blames. */
 #ifndef WEIR_NET_WORLD_H
