@@ -79,6 +79,9 @@ weir_err cli_enter(const weir_settings *s, atomic_int *stop, weir_place *place)
     char name[32];
 
     WEIR_TRY(weir_place_find(-1, 0, NULL, place));
+    if (place->mpi && s->workers > 1 && s->workers != place->size)
+        return weir_fail(WEIR_MISFIT, "--workers %lld, but %s started %d ranks: leave --workers to it", (long long)s->workers, place->source,
+                         place->size);
     place->timeout = s->timeout;
     place->stall = s->stall;
     if (place->size > 1) {

@@ -159,6 +159,10 @@ static void drop(weir_net *n, weir_msg *m)
     mpi_link *l = n->link;
     parcel *p = (parcel *)m, *away;
 
+    if (p->whole && !m->data) { /* MPI is writing to it */
+        p->unwanted = true;
+        return;
+    }
     if (p->body && !l->down) { /* it must come all the same, so that its sender gets on */
         if ((away = weir_mpi_parcel(l, m->len)))
             receive(n, m->from, p->body, away->bytes, m->len, NULL, away);
@@ -196,26 +200,17 @@ static void fetch(weir_net *n, weir_op *o, weir_msg *m)
     mpi_link *l = n->link;
     parcel *p = (parcel *)m;
 
-    if (p->body) {
-        if (l->down) {
-            o->kind = WEIR_OP_IDLE;
-            weir_op_done(o, WEIR_LOST);
-            weir_mpi_parcel_free(l, p);
-        } else {
-            fetch_long(n, o, p);
-        }
-        return;
-    }
-    if (o->cap) {
-        if (m->len)
-            memcpy(o->data, m->data, m->len);
-        n->count.copied += m->len;
-        weir_mpi_parcel_free(l, p);
+    if (m->data) {
+        weir_mpi_deal(n, o, p);
+    } else if (l->down) { /* the rest will not come any more */
+        o->kind = WEIR_OP_IDLE;
+        weir_op_done(o, WEIR_LOST);
+        drop(n, m);
+    } else if (p->whole) { /* its body is on its way already */
+        p->op = o;
     } else {
-        o->data = m->data;
-        o->own = m;
+        fetch_long(n, o, p);
     }
-    weir_op_done(o, WEIR_OK);
 }
 
 /* Is what came in `bytes` bytes from `from` a packet of ours. */

@@ -8,6 +8,7 @@
 #include <time.h>
 
 static const double LOOK = 1e-4;      /* seconds between looks at the words when there is always something to do */
+static const double SWEEP = 0.1;      /* seconds between looks at what is held */
 static const double YIELD = 2e-4;     /* seconds of giving way before sleeping */
 static const double NAP_LEAST = 2e-5; /* a nap: an eighth of the time waited so far, but ... */
 static const double NAP_BUSY = 5e-5;  /* ... no longer while something is under way */
@@ -31,6 +32,10 @@ static bool progress(weir_net *n, double at)
     if (at - l->looked >= LOOK) {
         l->looked = at;
         any |= weir_mpi_words(n);
+        if (at - l->swept >= SWEEP) {
+            l->swept = at;
+            weir_mpi_sweep(n);
+        }
     }
     any |= weir_mpi_packets(n);
     any |= weir_mpi_finish(n);

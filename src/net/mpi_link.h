@@ -2,7 +2,7 @@
  *
  *   mpi.c        the world: messages out and in                mpi_open.c   starts MPI, makes the link; closes both
  *   mpi_move.c   what MPI does for us at the moment            mpi_idle.c   a rank that waits
- *   mpi_coll.c   MPI's own collectives
+ *   mpi_coll.c   MPI's own collectives                         mpi_hold.c   messages nobody asks for
  *   mpi_words.c  words and signs of life, over TCP             mpi_meet.c   how those connections come about
  *
  * MPI carries data. It does not tell of a dead rank, and cannot take a send back: so words have TCP connections of their own, one
@@ -37,10 +37,14 @@ typedef struct packet {
 } packet;
 _Static_assert(sizeof(packet) == WEIR_MPI_PACKET && offsetof(packet, bytes) == WEIR_MPI_HEAD, "no holes on the wire");
 
-/* A message that has arrived, or only its packet: then `body` is the MPI tag of the rest, and msg.data is NULL. */
+/* A message that has arrived, or only its packet: then `body` is the MPI tag of the rest, and msg.data is NULL. One that is held
+ * for long gets its body all the same (mpi_hold.c): in `whole`, and msg.data is set when that is complete. */
 typedef struct parcel {
     weir_msg msg; /* first */
     uint32_t body;
+    bool seen, unwanted; /* by the last look at what is held; dropped while its body is on its way */
+    struct parcel *whole;
+    weir_op *op; /* has matched it while its body is on its way */
     int size; /* which of the spare sizes; -1: none of them */
     struct parcel *next;
     _Alignas(16) char bytes[];
@@ -52,6 +56,7 @@ typedef struct transfer {
     bool out;        /* a send of ours */
     weir_op *op;     /* done when all parts are; NULL: it is done already, or was never asked for */
     parcel *parcel;  /* goes back then; NULL: none */
+    parcel *held;    /* whose body this is; NULL: nobody's */
     packet packet;   /* what is on its way, of a send */
     struct transfer *next;
 } transfer;
@@ -71,7 +76,7 @@ typedef struct mpi_link { /* n->link */
     int tags;            /* how many there are for bodies */
     uint32_t sequence;
     size_t chunk;
-    double stall, spin, looked;
+    double stall, spin, looked, swept;
     /* packets: each slot is a persistent receive; they fill in the order in which they were started */
     packet *in;
     MPI_Request slot[WEIR_MPI_SLOTS];
@@ -111,6 +116,11 @@ void weir_mpi_spares_free(mpi_link *);
 /* MPI's sentence, as an error; and what is done about one that concerns a peer (-1: nobody knows whom). */
 weir_err weir_mpi_fail(int code, const char *doing);
 void weir_mpi_broken(weir_net *, int code, int peer);
+
+/* ---- mpi_hold.c ---- */
+void weir_mpi_sweep(weir_net *);            /* now and then: bodies of messages that nobody has asked for in a while */
+void weir_mpi_held(weir_net *, parcel *);   /* its body is complete */
+void weir_mpi_deal(weir_net *, weir_op *, parcel *); /* the message is whole: to the one who has matched it */
 
 /* ---- mpi_open.c, as in weir_world ---- */
 weir_err weir_mpi_open(weir_net *, const weir_place *);

@@ -70,7 +70,7 @@ transfer *weir_mpi_transfer(mpi_link *l, int peer, int parts)
     t->peer = peer;
     t->out = false;
     t->op = NULL;
-    t->parcel = NULL;
+    t->parcel = t->held = NULL;
     return t;
 }
 
@@ -101,12 +101,17 @@ parcel *weir_mpi_parcel(mpi_link *l, size_t len)
     if (p) {
         p->size = size;
         p->body = 0;
+        p->seen = p->unwanted = false;
+        p->whole = NULL;
+        p->op = NULL;
     }
     return p;
 }
 
 void weir_mpi_parcel_free(mpi_link *l, parcel *p)
 {
+    if (p->whole)
+        weir_mpi_parcel_free(l, p->whole);
     if (p->size < 0) {
         free(p);
         return;
@@ -171,6 +176,8 @@ static void end(weir_net *n, transfer *t)
         weir_op_done(t->op, WEIR_OK);
     if (t->parcel)
         weir_mpi_parcel_free(l, t->parcel);
+    if (t->held)
+        weir_mpi_held(n, t->held);
     weir_mpi_transfer_free(l, t);
 }
 
@@ -247,10 +254,13 @@ void weir_mpi_down(weir_net *n)
         return;
     l->down = true;
     for (int i = 0; i < l->count; i++) {
-        weir_op *o = l->of[i]->op;
+        parcel *held = l->of[i]->held;
+        weir_op *o = l->of[i]->op ? l->of[i]->op : held ? held->op : NULL;
+        if (held)
+            held->op = NULL;
+        l->of[i]->op = NULL;
         if (!o)
             continue;
-        l->of[i]->op = NULL;
         if (l->of[i]->out) {
             weir_op_sent(n, o);
             continue;

@@ -42,7 +42,7 @@ static weir_err check_place(const weir_place *place)
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     if (size != place->size)
         return weir_fail(WEIR_MISFIT, "the run has %d ranks by %s, and %d by MPI: start it with mpirun -n %d and no other number, by the "
-                                      "mpirun of the MPI that weir was built with",
+                                      "mpirun of the MPI that weir was built with, or use --net zmq",
                          place->size, place->source, size, place->size);
     if (rank != place->rank)
         return weir_fail(WEIR_MISFIT, "this rank is %d by %s, and %d by MPI", place->rank, place->source, rank);

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static weir_err read_number(const char *name, const char *text, long least, long most, int *out)
+weir_err weir_place_number(const char *name, const char *text, long least, long most, int *out)
 {
     char *end;
     long x;
@@ -35,7 +35,7 @@ static weir_err check_rendezvous(const char *name, const char *text)
 
     if (!colon || colon == text || strpbrk(text, " \t\n/"))
         return weir_fail(WEIR_USAGE, "%s=%.100s: HOST:PORT was expected", name, text);
-    return read_number(name, colon + 1, 1, 65535, &port);
+    return weir_place_number(name, colon + 1, 1, 65535, &port);
 }
 
 static weir_err from_flags(int rank, int size, const char *rendezvous, weir_place *p)
@@ -99,12 +99,12 @@ static weir_err from_variables(const char *const value[VARIABLES], weir_place *p
     const char *local = getenv("LOCAL_WORLD_SIZE"), *run = getenv("WEIR_RUN");
     char at[256];
 
-    WEIR_TRY(read_number("WORLD_SIZE", value[WORLD_SIZE], 1, WEIR_RANKS_MAX, &p->size));
-    WEIR_TRY(read_number("RANK", value[RANK], 0, p->size - 1, &p->rank));
+    WEIR_TRY(weir_place_number("WORLD_SIZE", value[WORLD_SIZE], 1, WEIR_RANKS_MAX, &p->size));
+    WEIR_TRY(weir_place_number("RANK", value[RANK], 0, p->size - 1, &p->rank));
     p->local_size = p->size;
     if (local)
-        WEIR_TRY(read_number("LOCAL_WORLD_SIZE", local, 1, p->size, &p->local_size));
-    WEIR_TRY(read_number("LOCAL_RANK", value[LOCAL_RANK], 0, p->local_size - 1, &p->local_rank));
+        WEIR_TRY(weir_place_number("LOCAL_WORLD_SIZE", local, 1, p->size, &p->local_size));
+    WEIR_TRY(weir_place_number("LOCAL_RANK", value[LOCAL_RANK], 0, p->local_size - 1, &p->local_rank));
     if (run)
         return from_launcher(run, p);
     if (strlen(value[MASTER_ADDR]) + strlen(value[MASTER_PORT]) + 2 > sizeof at)
@@ -126,14 +126,12 @@ weir_err weir_place_find(int rank, int size, const char *rendezvous, weir_place 
     strcpy(p.source, "alone");
     if (rank != -1 || size != 0 || rendezvous) {
         WEIR_TRY(from_flags(rank, size, rendezvous, &p));
-        WEIR_TRY(weir_place_agrees(&p));
     } else {
         WEIR_TRY(read_variables(value, &found));
         if (found)
             WEIR_TRY(from_variables(value, &p));
-        else
-            WEIR_TRY(weir_place_mpi(&p, &found));
     }
+    WEIR_TRY(weir_place_mpi(&p));
     *out = p;
     return WEIR_OK;
 }

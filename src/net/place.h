@@ -8,9 +8,9 @@
 /* rank -1, size 0, rendezvous NULL: no flags. Half of a set of variables or flags is an error that names the missing one. */
 weir_err weir_place_find(int rank, int size, const char *rendezvous, weir_place *);
 
+/* For place*.c: a variable's number, and how many ranks a run may have. */
 enum { WEIR_RANKS_MAX = 1 << 20 };
-/* Ranks told by an MPI launcher's variables, if there are any: *found. */
-weir_err weir_place_mpi(weir_place *, bool *found);
-/* Refuses flags that say something else than an MPI launcher does. */
-weir_err weir_place_agrees(const weir_place *);
+weir_err weir_place_number(const char *name, const char *text, long least, long most, int *out);
+/* place_mpi.c: if an MPI launcher's variables are there, sets p->mpi; a place they do not agree with is refused, naming both. */
+weir_err weir_place_mpi(weir_place *);
 #endif
