@@ -282,10 +282,19 @@ bool weir_mpi_packets(weir_net *n)
     return any;
 }
 
+/* Said at once: the launcher knows of a death as soon as we do, and some kill all the others before they can leave in words. */
 static void cut(weir_net *n, int peer)
 {
-    if (weir_loss_is(n, peer, WEIR_PEER_LOST))
-        weir_mpi_down(n);
+    mpi_link *l = n->link;
+    weir_fault f;
+    char text[400];
+
+    if (!weir_loss_is(n, peer, WEIR_PEER_LOST) || l->down)
+        return;
+    weir_net_fault(n, &f);
+    weir_loss_text(&f, text, sizeof text);
+    weir_log(WEIR_LOG_WARN, "net", "lost: %s", text);
+    weir_mpi_down(n);
 }
 
 /* ---- the world ---- */
