@@ -19,10 +19,10 @@ MPICC := $(if $(filter no,$(MPI)),,$(shell command -v $(if $(filter mpich,$(MPI)
 MPI_SHOW := $(if $(MPICC),$(shell $(MPICC) -show))
 MPI_CFLAGS := $(patsubst -I%,-isystem %,$(filter -I% -D%,$(MPI_SHOW)))
 MPI_LIBS := $(filter -L% -l% -Wl%,$(MPI_SHOW))
-O := $(if $(filter no,$(MPI)),build/$(FLAVOUR)-nompi,build/$(FLAVOUR))/obj
 ifneq ($(filter-out mpicc,$(MPI)),)
 B := build/$(FLAVOUR)-$(if $(filter no,$(MPI)),nompi,$(notdir $(MPI)))
 endif
+O := $(if $(and $(MPICC),$(shell command -v mpicc 2>/dev/null)),build/$(FLAVOUR),$(B))/obj
 
 # oneDNN brings GNU's OpenMP: clang must not bring another one
 
@@ -69,9 +69,9 @@ $(O)/net/net.o $(O)/coll/coll.o $(B)/weir: $(B)/mpi
 $(B)/mpi: FORCE
 	@mkdir -p $(@D); echo '$(MPI_SHOW)' | cmp -s - $@ || echo '$(MPI_SHOW)' > $@
 FORCE:
-$(B)/libweir.a: $(LIB_OBJ)
+$(B)/libweir.a: $(LIB_OBJ) $(B)/mpi
 	@rm -f $@
-	@ar rcs $@ $^
+	@ar rcs $@ $(LIB_OBJ)
 $(B)/weir: $(CLI_OBJ) $(B)/libweir.a
 	@echo "  ld $@"; $(CC) $(CFLAGS) $(CLI_OBJ) $(B)/libweir.a -o $@ $(LIBS)
 
@@ -85,10 +85,10 @@ $(B)/tests/mpi/%: tests/mpi/%.c $(B)/libweir.a
 	@mkdir -p $(@D)
 	@echo "  ld $@"; $(CC) $(CFLAGS) $(MPI_CFLAGS) $< $(B)/libweir.a -o $@ $(LIBS)
 tests: $(B)/weir $(TESTS) $(if $(MPICC),$(B)/tests/mpi/ranks)
-ifeq ($(MPI)$(FLAVOUR),mpiccrelease)
+ifeq ($(MPI),mpicc)
 tests: $(if $(shell command -v mpicc.mpich),tests-mpich)
 tests-mpich: $(B)/weir
-	@$(MAKE) --no-print-directory MPI=mpich build/release-mpich/weir build/release-mpich/tests/mpi/ranks
+	@$(MAKE) --no-print-directory MPI=mpich $(B)-mpich/weir $(B)-mpich/tests/mpi/ranks
 endif
 
 test: deps-dev
