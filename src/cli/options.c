@@ -94,9 +94,10 @@ bool cli_launch(int argc, char **argv, const weir_settings *s, int *code)
 {
     weir_place place;
     char **all;
+    weir_net_facts facts = {0};
     weir_err err;
 
-    if (s->workers < 2 || getenv("RANK"))
+    if (s->workers < 2 || getenv("RANK") || (!weir_net_check(s->net, &facts) && facts.simulated)) /* those are all in one process */
         return false;
     if ((err = weir_place_find(-1, 0, NULL, &place)))
         return *code = cli_end(err), true;

@@ -16,6 +16,9 @@ static const char *fits(const void *self, const weir_group *g)
     return NULL;
 }
 
+/* A ring takes in as much as it sends. */
+static void count(weir_group *g, size_t bytes) { weir_net_count_shared(g->net, bytes, bytes); }
+
 static size_t piece(size_t units, int size, int i) { return weir_cut(units, size, i + 1) - weir_cut(units, size, i); }
 
 static weir_err allreduce(void *self, weir_group *g, void *buf, size_t units, const weir_sum *sum)
@@ -24,7 +27,7 @@ static weir_err allreduce(void *self, weir_group *g, void *buf, size_t units, co
 
     (void)self;
     WEIR_TRY(weir_mpi_allreduce(g->net, buf, units, sum));
-    weir_mpi_sent(g->net, (2 * units - mine - next) * sum->unit);
+    count(g, (2 * units - mine - next) * sum->unit);
     return WEIR_OK;
 }
 
@@ -34,7 +37,7 @@ static weir_err reduce_scatter(void *self, weir_group *g, void *buf, size_t unit
     if (!units)
         return weir_mpi_barrier(g->net);
     WEIR_TRY(weir_mpi_reduce_scatter(g->net, buf, units, sum));
-    weir_mpi_sent(g->net, (units - piece(units, g->size, g->me)) * sum->unit);
+    count(g, (units - piece(units, g->size, g->me)) * sum->unit);
     return WEIR_OK;
 }
 
@@ -46,7 +49,7 @@ static weir_err allgather(void *self, weir_group *g, void *all, const size_t *of
     for (int i = 0; i < g->size; i++)
         sum += len[i];
     WEIR_TRY(weir_mpi_allgather(g->net, all, off, len));
-    weir_mpi_sent(g->net, sum - len[(g->me + 1) % g->size]);
+    count(g, sum - len[(g->me + 1) % g->size]);
     return WEIR_OK;
 }
 
@@ -54,7 +57,7 @@ static weir_err broadcast(void *self, weir_group *g, int root, void *buf, size_t
 {
     (void)self;
     WEIR_TRY(weir_mpi_broadcast(g->net, root, buf, bytes));
-    weir_mpi_sent(g->net, (g->me + 1) % g->size == root ? 0 : bytes);
+    count(g, (g->me + 1) % g->size == root ? 0 : bytes);
     return WEIR_OK;
 }
 

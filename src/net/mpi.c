@@ -308,6 +308,7 @@ static const weir_opt options[] = {
 
 const weir_world weir_net_mpi = {
     .plug = {"mpi", "processes started by mpirun, mpiexec or srun --mpi=pmix, over MPI", sizeof(weir_mpi_self), options},
+    .facts = {.shares = true}, /* MPI itself does not outlive a rank */
     .stack = 1 << 20,
     .open = weir_mpi_open,
     .close = weir_mpi_close,

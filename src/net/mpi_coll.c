@@ -10,13 +10,6 @@ static const double GLANCE = 0.1; /* seconds between looks at whether this rank 
 
 bool weir_mpi_here(const weir_net *n) { return n->world == &weir_net_mpi && n->link; }
 
-void weir_mpi_sent(weir_net *n, size_t bytes)
-{
-    n->count.sent += bytes;
-    n->count.received += bytes;
-    n->count.messages++;
-}
-
 /* ---- waiting ---- */
 
 /* What MPI has begun cannot be taken back: it keeps the buffers, and is not called again. */

@@ -12,6 +12,4 @@ weir_err weir_mpi_reduce_scatter(weir_net *, void *buf, size_t units, const weir
 weir_err weir_mpi_allgather(weir_net *, void *all, const size_t *off, const size_t *len);
 weir_err weir_mpi_broadcast(weir_net *, int root, void *buf, size_t bytes);
 weir_err weir_mpi_barrier(weir_net *);
-/* Bytes that were given to the wire, as they are counted; MPI does not tell. */
-void weir_mpi_sent(weir_net *, size_t bytes);
 #endif

@@ -23,6 +23,7 @@ weir_err weir_net_open(weir_net *n, weir_sched *s, const weir_world *world, void
         n->arrived[i].last = &n->arrived[i].first;
     n->losses_tail = &n->losses;
     n->hold = (size_t)((weir_world_self *)self)->hold;
+    n->stack = world->stack;
     n->board = place->board;
     weir_net_rt_fill(n);
     return WEIR_OK;
@@ -187,6 +188,7 @@ int weir_net_rank(const weir_net *n) { return n->rank; }
 int weir_net_size(const weir_net *n) { return n->size; }
 const char *weir_net_name(const weir_net *n) { return n->world->plug.name; }
 int weir_net_machine(const weir_net *n, int rank) { return n->machine ? n->machine[rank] : 0; }
+bool weir_net_simulated(const weir_net *n) { return n->world->facts.simulated; }
 bool weir_net_dry(const weir_net *n) { return n->dry; }
 weir_net_count weir_net_counted(const weir_net *n) { return n->count; }
 double weir_net_now(weir_net *n) { return n->world->now(n->sched); }
@@ -200,13 +202,17 @@ void weir_net_phase(weir_net *n, weir_phase phase, uint64_t step)
         atomic_store_explicit(&n->board->slot[n->rank].doing, doing, memory_order_relaxed);
 }
 
+double weir_net_cost(weir_net *n, double nominal) { return n->world->cost ? n->world->cost(n, nominal) : nominal; }
+
 weir_err weir_net_spend(weir_net *n, double cost)
 {
     double until = weir_net_now(n) + cost;
 
     if (weir_sched_here(n->sched)) {
-        while (weir_net_now(n) < until && !n->closing)
+        while (weir_net_now(n) < until && !n->closing && !atomic_load(&n->aborted))
             weir_sched_block(n, until);
+        if (atomic_load(&n->aborted))
+            return weir_fail((weir_err)atomic_load(&n->aborted), "this rank was given up while it computed");
     } else {
         struct timespec t = {.tv_sec = (time_t)cost, .tv_nsec = (long)((cost - (double)(time_t)cost) * 1e9)};
         while (nanosleep(&t, &t))

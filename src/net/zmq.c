@@ -364,7 +364,7 @@ static const weir_opt options[] = {WEIR_WORLD_OPTIONS, {0}};
 
 const weir_world weir_net_zmq = {
     .plug = {"zmq", "processes on this machine, over ZeroMQ", sizeof(weir_world_self), options},
-    .facts = {.loses = true},
+    .facts = {.loses = true, .shares = true},
     .stack = 1 << 20,
     .open = weir_zmq_open,
     .met = weir_zmq_met,

@@ -47,10 +47,30 @@ static weir_err name_streams(weir_trainer *t)
     return weir_model_streams(t->model, first, count, (uint64_t)t->data.facts.streams[WEIR_TRAIN]);
 }
 
+/* On the comm task: where the collective sums it best. */
+static weir_err place_grad(void *trainer)
+{
+    weir_trainer *t = trainer;
+    void *grad;
+
+    WEIR_TRY(weir_coll_memory(&t->coll, &t->all, (t->params + WEIR_NOTES) * sizeof(float), t->arena, &grad));
+    t->grad = grad;
+    return WEIR_OK;
+}
+
+static weir_err place_exact(void *trainer)
+{
+    weir_trainer *t = trainer;
+    void *exact;
+
+    WEIR_TRY(weir_coll_memory(&t->coll, &t->all, (t->params + WEIR_NOTES) * sizeof(double), t->arena, &exact));
+    t->exact = exact;
+    return WEIR_OK;
+}
+
 static weir_err open_exact(weir_trainer *t)
 {
-    if (!(t->exact = WEIR_NEW(t->arena, double, t->params + WEIR_NOTES)))
-        return weir_fail_nomem(t->params * sizeof(double));
+    WEIR_TRY(weir_comm_call(t->comm, place_exact, t));
     return weir_model_exact(t->model, t->exact, t->all.size == 1);
 }
 
@@ -71,9 +91,9 @@ static weir_err open_model(weir_trainer *t)
     WEIR_TRY(weir_model_open(t->set->model, &in, t->eval_batch, t->arena, &t->model));
     t->params = weir_model_params(t->model);
     t->param = WEIR_NEW(t->arena, float, t->params);
-    t->grad = WEIR_NEW(t->arena, float, t->params + WEIR_NOTES);
-    if (!t->param || !t->grad)
-        return weir_fail_nomem(2 * t->params * sizeof(float));
+    if (!t->param)
+        return weir_fail_nomem(t->params * sizeof(float));
+    WEIR_TRY(weir_comm_call(t->comm, place_grad, t));
     weir_model_attach(t->model, t->param, t->grad);
     if (t->set->exact)
         WEIR_TRY(open_exact(t));
