@@ -141,7 +141,8 @@ weir_rt *weir_net_rt(weir_net *);
 /* Where this rank is. Found by weir_place_find (place.h). */
 typedef struct weir_place {
     int rank, size, local_rank, local_size;
-    char source[24];     /* what told: "flags", "torchrun", "weir", "alone" ... */
+    char source[24];     /* what told: "flags", "torchrun", "weir", "mpirun", "alone" ... */
+    bool mpi;            /* it started MPI for us, too */
     char host[64];
     char run_dir[128];   /* private directory for this run's sockets; "" when alone. Any rank may make it; it is gone once all have met */
     char rendezvous[128]; /* HOST:PORT; "" on one machine */

@@ -5,7 +5,7 @@
  *   queue.c  queues and threads of a rank       launch*.c, lines.c, place.c  before a net runs
  *   loss.c   lost peers, faults, renewal        life.c   meeting, signs of life, leaving (worlds with real peers)
  *   share.c  memory in common, and waiting for a word in it
- *   frame.c  what crosses the wire              zmq*.c, sim*.c  worlds
+ *   frame.c  what crosses the wire              zmq*.c, sim*.c, mpi*.c  worlds
  *
  * A world moves bytes and closes links. It never matches, judges or blames. */
 #ifndef WEIR_NET_WORLD_H
