@@ -1,6 +1,7 @@
 /* options.c - the command line into settings. */
 #include "cli/cli.h"
 #include "net/launch.h"
+#include "net/place.h"
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,6 +23,9 @@ static const cli_extra *extra_option(const cli_extra *extra, const char *key)
     return NULL;
 }
 
+/* A flag may stand alone or be answered: --quiet, --exact no. */
+static bool is_answer(const char *word) { return !strcmp(word, "yes") || !strcmp(word, "no"); }
+
 /* One option at argv[*i]; leaves *i at its last word. */
 static weir_err take_option(int argc, char **argv, int *i, weir_settings *s, const cli_extra *extra, const char **config)
 {
@@ -38,8 +42,10 @@ static weir_err take_option(int argc, char **argv, int *i, weir_settings *s, con
         return weir_fail(WEIR_USAGE, "there is no option --%s: try weir help %s", key, argv[0]);
     if (value)
         value++;
-    else if ((o && o->kind == WEIR_OPT_BOOL) || (more && more->flag))
+    else if (more && more->flag)
         value = "yes";
+    else if (o && o->kind == WEIR_OPT_BOOL)
+        value = *i + 1 < argc && is_answer(argv[*i + 1]) ? argv[++*i] : "yes";
     else if (*i + 1 < argc)
         value = argv[++*i];
     else
@@ -86,10 +92,16 @@ bool cli_takes(const char *command, const char *key)
 
 bool cli_launch(int argc, char **argv, const weir_settings *s, int *code)
 {
+    weir_place place;
     char **all;
+    weir_net_facts facts = {0};
     weir_err err;
 
-    if (s->workers < 2 || getenv("RANK"))
+    if (s->workers < 2 || getenv("RANK") || (!weir_net_check(s->net, &facts) && facts.simulated)) /* those are all in one process */
+        return false;
+    if ((err = weir_place_find(-1, 0, NULL, &place)))
+        return *code = cli_end(err), true;
+    if (place.mpi)
         return false;
     if (!(all = calloc((size_t)argc + 2, sizeof *all)))
         return *code = cli_end(weir_fail_nomem(0)), true;

@@ -28,6 +28,20 @@ static void add_f64(double *restrict y, const double *restrict x, size_t n)
         y[i] += x[i];
 }
 
+static void add_wide(double *restrict y, const float *restrict x, size_t n)
+{
+#pragma omp simd
+    for (size_t i = 0; i < n; i++)
+        y[i] += (double)x[i];
+}
+
+static void narrow(float *restrict y, const double *restrict x, size_t n)
+{
+#pragma omp simd
+    for (size_t i = 0; i < n; i++)
+        y[i] = (float)x[i];
+}
+
 /* One register full, at any address: whichever way a compiler cuts a loop over k vectors, it leaves their sums in memory, which costs
  * half the speed. Each vector is read and written once, and what was read is written while it is in the cache. */
 #if defined __AVX512F__
@@ -180,4 +194,5 @@ static bool all_finite(const float *x, size_t n)
     return !bad;
 }
 
-const weir_vec WEIR_VEC = {WEIR_VEC_ISA, add, add_f64, add_all, add_all_f64, scale, axpy, sumsq, sgd, sgd_plain, adagrad, adam, all_finite};
+const weir_vec WEIR_VEC = {WEIR_VEC_ISA, add,  add_f64,   add_wide, narrow,  add_all, add_all_f64, scale,
+                           axpy,         sumsq, sgd, sgd_plain, adagrad,  adam,    all_finite};

@@ -17,12 +17,14 @@ const weir_opt weir_settings_options[] = {
     {"optim", WEIR_OPT_TEXT, AT(optim), "sgd", "the optimiser, such as sgd:momentum=0.9,decay=1e-4"},
     {"lr", WEIR_OPT_TEXT, AT(lr), "0.01", "the rate: a number, or cosine:rate=0.05,warmup=200 (see weir list rate)"},
     {"clip", WEIR_OPT_REAL, AT(clip), "0", "bound on the norm of the step's gradient (0: off)", .min = 0, .max = 1e300},
+    {"exact", WEIR_OPT_BOOL, AT(exact), "no", "sums are taken in double, sample by sample: any number of workers gives the same numbers; slower"},
     {"workers", WEIR_OPT_INT, AT(workers), "1", "processes on this machine", .min = 1, .max = 1024},
     {"threads", WEIR_OPT_INT, AT(threads), "0", "compute threads of each worker (0: cores / workers)", .min = 0, .max = 4096},
     {"exchange", WEIR_OPT_TEXT, AT(exchange), "allreduce", "how workers come to agree"},
     {"codec", WEIR_OPT_TEXT, AT(codec), "none", "how gradients are written on the wire"},
     {"coll", WEIR_OPT_TEXT, AT(coll), "auto", "the collective"},
     {"net", WEIR_OPT_TEXT, AT(net), "auto", "the world the workers live in"},
+    {"profile", WEIR_OPT_TEXT, AT(profile), NULL, "FILE of what a step costs: written by a real bench train, spent by a simulated run"},
     {"seed", WEIR_OPT_INT, AT(seed), "1", "everything random derives from it", .min = 0, .max = 9e18},
     {"out", WEIR_OPT_TEXT, AT(out), NULL, "run directory: log, config, checkpoints (without it nothing is kept)"},
     {"log", WEIR_OPT_TEXT, AT(log), NULL, "where the log goes (OUT/log.jsonl)"},
@@ -30,6 +32,7 @@ const weir_opt weir_settings_options[] = {
     {"save-every", WEIR_OPT_TEXT, AT(save_every), "1e", "steps between checkpoints, or 2e for epochs"},
     {"eval-every", WEIR_OPT_TEXT, AT(eval_every), "1e", "steps between evaluations, or 2e for epochs"},
     {"keep", WEIR_OPT_INT, AT(keep), "3", "checkpoints kept", .min = 1, .max = 1e6},
+    {"check-every", WEIR_OPT_INT, AT(check_every), "100", "steps between checks that all workers hold the same parameters (0: none)", .min = 0, .max = 1e15},
     {"timeout", WEIR_OPT_REAL, AT(timeout), "30", "seconds a peer may show no sign of life", .min = 0.5, .max = 1e6},
     {"stall", WEIR_OPT_REAL, AT(stall), "600", "seconds a live but busy peer is waited for", .min = 0.5, .max = 1e7},
     {"quiet", WEIR_OPT_BOOL, AT(quiet), "no", "no progress"},
@@ -38,7 +41,7 @@ const weir_opt weir_settings_options[] = {
 #undef AT
 
 /* where things go is said anew for each start: these are never written to a run's config, nor taken from one */
-static const char *const not_kept[] = {"out", "log", "resume", "quiet", NULL};
+static const char *const not_kept[] = {"out", "log", "resume", "quiet", "profile", NULL};
 
 static bool listed(const char *const *list, const char *key)
 {

@@ -5,11 +5,11 @@
 
 typedef struct weir_settings {
     const char *model, *data, *optim, *lr, *exchange, *codec, *coll, *net;
-    int64_t epochs, steps, batch, accumulate, workers, threads, seed, keep;
+    int64_t epochs, steps, batch, accumulate, workers, threads, seed, keep, check_every;
     double clip, timeout, stall;
-    const char *out, *log, *resume;
+    const char *out, *log, *resume, *profile;
     const char *save_every, *eval_every;
-    bool quiet;
+    bool quiet, exact;
     weir_arena *arena;   /* of the texts above */
     uint64_t given;      /* bit i: option i of the table was set by the user */
 } weir_settings;

@@ -1,5 +1,6 @@
 /* setup.c - opening and closing a trainer. */
 #include "core/hash.h"
+#include "nn/share.h"
 #include "train/trainer.h"
 #include <string.h>
 #include <unistd.h>
@@ -57,6 +58,40 @@ static weir_err place_grad(void *trainer)
     return WEIR_OK;
 }
 
+static weir_err place_exact(void *trainer)
+{
+    weir_trainer *t = trainer;
+    void *exact;
+
+    WEIR_TRY(weir_coll_memory(&t->coll, &t->all, (t->params + WEIR_NOTES) * sizeof(double), t->arena, &exact));
+    t->exact = exact;
+    return WEIR_OK;
+}
+
+static weir_err open_exact(weir_trainer *t)
+{
+    WEIR_TRY(weir_comm_call(t->comm, place_exact, t));
+    return weir_model_exact(t->model, t->exact, t->all.size == 1);
+}
+
+static void count_stages(weir_trainer *t)
+{
+    int tensors;
+    const weir_tensor *tensor = weir_model_tensors(t->model, &tensors);
+
+    for (int i = 0; i < tensors; i++)
+        t->stages = tensor[i].ready >= t->stages ? tensor[i].ready + 1 : t->stages;
+}
+
+/* A real world takes it down from nothing, a simulated one has it from a file. */
+static weir_err open_profile(weir_trainer *t)
+{
+    if (!t->set->profile)
+        return WEIR_OK;
+    return weir_net_simulated(t->net) ? weir_profile_load(t->set->profile, t->stages, t->arena, &t->profile)
+                                      : weir_profile_new(t->stages, t->arena, &t->profile);
+}
+
 static weir_err open_model(weir_trainer *t)
 {
     weir_model_input in = model_input(&t->data.facts);
@@ -73,15 +108,35 @@ static weir_err open_model(weir_trainer *t)
     weir_model_threads(t->threads);
     WEIR_TRY(weir_model_open(t->set->model, &in, t->eval_batch, t->arena, &t->model));
     t->params = weir_model_params(t->model);
+    count_stages(t);
+    if (t->dry)
+        return WEIR_OK;
     t->param = WEIR_NEW(t->arena, float, t->params);
     if (!t->param)
         return weir_fail_nomem(t->params * sizeof(float));
     WEIR_TRY(weir_comm_call(t->comm, place_grad, t));
     weir_model_attach(t->model, t->param, t->grad);
+    if (t->set->exact)
+        WEIR_TRY(open_exact(t));
     weir_model_init(t->model, (uint64_t)t->set->seed);
     if (t->all.size > 1)
         weir_model_on_sum(t->model, sum_for_model, t);
     return name_streams(t);
+}
+
+/* A loop over the threads of the model. */
+typedef struct shared_loop { int64_t n; void (*part)(void *, int64_t, int64_t); void *arg; } shared_loop;
+
+static void run_loop(void *loop)
+{
+    const shared_loop *l = loop;
+
+    weir_share(l->n, 1, l->part, l->arg);
+}
+
+static void share(void *trainer, int64_t n, void (*part)(void *, int64_t, int64_t), void *arg)
+{
+    weir_comm_lend(((weir_trainer *)trainer)->comm, run_loop, &(shared_loop){n, part, arg});
 }
 
 static weir_err open_exchange(weir_trainer *t)
@@ -104,13 +159,33 @@ static weir_err open_exchange(weir_trainer *t)
                          s->optim, why);
     bool whole = ((const weir_codec *)codec)->whole || ((const weir_optim *)optim)->whole;
     WEIR_TRY(weir_buckets_cut(tensor, tensors, BUCKET_BYTES, whole, t->param, t->grad, t->arena, &bucket, &t->lanes));
-    WEIR_TRY(weir_lanes_make(bucket, t->lanes, s->codec, s->optim, t->arena, &t->lane));
+    WEIR_TRY(weir_lanes_make(bucket, t->lanes, s->codec, t->dry ? "sgd" : s->optim, t->arena, &t->lane)); /* dry: one without a memory */
     t->lane[t->lanes - 1].notes = WEIR_NOTES;
-    for (int i = 0; i < t->lanes; i++)
+    for (int i = 0; i < t->lanes; i++) {
         t->lane[i].owner = t;
+        t->lane[i].exact = t->exact ? t->exact + bucket[i].at : NULL;
+    }
     WEIR_TRY(weir_plug_make(exchange, "exchange", s->exchange, t->arena, &t->exchanger));
-    weir_exchange_env env = {&t->all, &t->all, &t->coll, t->lane, t->lanes, t->arena};
+    weir_exchange_env env = {&t->all, &t->all, &t->coll, t->lane, t->lanes, t->arena, t->threads > 1 ? share : NULL, t};
     return t->exchange->init(t->exchanger, &env);
+}
+
+/* Before anything collective is tried with settings that may differ. */
+static weir_err agree_job(void *trainer)
+{
+    weir_trainer *t = trainer;
+    char more[200];
+
+    snprintf(more, sizeof more, "training-samples %llu\ntest-samples %llu\nclasses %lld\n", (unsigned long long)t->data.facts.count[WEIR_TRAIN],
+             (unsigned long long)t->data.facts.count[WEIR_TEST], (long long)t->data.facts.classes);
+    return weir_agree_settings(&t->all, t->set, more, t->arena);
+}
+
+static weir_err open_replica(weir_trainer *t)
+{
+    t->replica = (weir_replica){.coll = &t->coll, .group = &t->all, .param = t->param};
+    t->replica.tensor = weir_model_tensors(t->model, &t->replica.tensors);
+    return weir_replica_open(&t->replica, t->arena);
 }
 
 weir_err weir_trainer_open(weir_trainer *t)
@@ -120,10 +195,15 @@ weir_err weir_trainer_open(weir_trainer *t)
     weir_net_phase(t->net, WEIR_PHASE_LOAD, 0);
     if (!(t->arena = weir_arena_new()))
         return weir_fail_nomem(0);
+    t->dry = weir_net_dry(t->net);
     WEIR_TRY(weir_group_all(t->net, t->arena, &t->all));
-    WEIR_TRY(weir_coll_open(t->set->coll, &t->all, t->arena, &t->coll));
     WEIR_TRY(open_data(t));
+    if (t->all.size > 1 && !weir_net_simulated(t->net))
+        WEIR_TRY(weir_comm_call(t->comm, agree_job, t));
+    WEIR_TRY(weir_coll_open(t->set->coll, &t->all, t->arena, &t->coll));
     WEIR_TRY(open_model(t));
+    WEIR_TRY(open_profile(t));
+    WEIR_TRY(open_replica(t));
     return open_exchange(t);
 }
 
@@ -144,6 +224,8 @@ static weir_err prepare(weir_trainer *t)
 
 weir_err weir_trainer_begin(weir_trainer *t)
 {
+    if (t->dry)
+        return WEIR_OK;
     WEIR_TRY(prepare(t));
     weir_model_refresh(t->model);
     return weir_loader_open(t->rt, &t->data, &t->plan, t->step, LOADER_AHEAD, &t->loader);
@@ -158,7 +240,7 @@ void weir_trainer_close(weir_trainer *t)
     weir_arena_free(t->arena);
 }
 
-uint64_t weir_trainer_hash(const weir_trainer *t) { return weir_hash(t->param, t->params * sizeof(float), 0); }
+uint64_t weir_trainer_hash(const weir_trainer *t) { return weir_hash(t->param, t->dry ? 0 : t->params * sizeof(float), 0); }
 
 weir_err weir_trainer_layers(void *trainer, weir_io *io) { return weir_model_state(((weir_trainer *)trainer)->model, io); }
 
