@@ -86,10 +86,15 @@ bool cli_takes(const char *command, const char *key)
 
 bool cli_launch(int argc, char **argv, const weir_settings *s, int *code)
 {
+    weir_place place;
     char **all;
     weir_err err;
 
-    if (s->workers < 2 || getenv("RANK"))
+    if (s->workers < 2)
+        return false;
+    if ((err = weir_settings_place(s, &place)))
+        return *code = cli_end(err), true;
+    if (place.size > 1 || !strcmp(place.source, "flags"))
         return false;
     if (!(all = calloc((size_t)argc + 2, sizeof *all)))
         return *code = cli_end(weir_fail_nomem(0)), true;

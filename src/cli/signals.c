@@ -3,7 +3,6 @@
 #include "core/log.h"
 #include "core/task.h"
 #include "net/launch.h"
-#include "net/place.h"
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -78,9 +77,7 @@ weir_err cli_enter(const weir_settings *s, atomic_int *stop, weir_place *place)
 {
     char name[32];
 
-    WEIR_TRY(weir_place_find(-1, 0, NULL, place));
-    place->timeout = s->timeout;
-    place->stall = s->stall;
+    WEIR_TRY(weir_settings_place(s, place));
     if (place->size > 1) {
         snprintf(name, sizeof name, "rank %d", place->rank);
         weir_log_name(name);
