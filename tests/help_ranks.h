@@ -26,10 +26,15 @@ typedef struct ranks {
     char dir[64]; /* the run's directory; gone again */
 } ranks;
 
+/* Not NULL: ranks meet at a rendezvous on loopback, with the key of that file ("": with none), and the spec is that of a world over tcp. */
+extern const char *ranks_key;
+
 /* The world that is tested, set by a test's main. */
 extern const char *ranks_world;
 
 void ranks_dir(char dir[64]); /* a name that is free */
+void ranks_port(char at[32]); /* 127.0.0.1 and a port that is free */
+void ranks_far(weir_place *, const char *at, const char *key); /* a place at a rendezvous instead; key NULL or "": none */
 void ranks_place(weir_place *, int rank, int size, const char *dir, double timeout);
 void ranks_run(ranks *);      /* all as threads */
 void ranks_all_ok(ranks *);   /* runs, and fails the test with the first sentence unless all did well */

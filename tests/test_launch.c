@@ -303,7 +303,7 @@ static void test_variables(void **state)
     assert_true(p.rank == 0 && p.size == 1 && !p.run_dir[0] && p.host[0] && p.timeout == 30 && p.stall == 600);
     assert_int_equal(look(good, &p), WEIR_OK);
     assert_string_equal(p.source, "torchrun");
-    assert_string_equal(p.rendezvous, "node7:29500");
+    assert_string_equal(p.rendezvous, "node7:29501");
     assert_true(p.rank == 1 && p.size == 4 && p.local_rank == 1 && p.local_size == 2 && !p.board);
     for (int i = 0; i < 6; i++) /* one is missing: named */
         if (i != 3) {

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -109,6 +110,19 @@ weir_err weir_address_here(const weir_address *there, weir_address *here)
     *here = (weir_address){.port = 0};
     set_host(here, (struct sockaddr *)&from);
     return WEIR_OK;
+}
+
+void weir_address_knock(const weir_address *there, int ms)
+{
+    struct sockaddr_storage to;
+    socklen_t n = fill(there, &to);
+    int fd = socket(to.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+    if (fd < 0)
+        return;
+    if (!connect(fd, (struct sockaddr *)&to, n) || errno == EINPROGRESS)
+        poll(NULL, 0, ms);
+    close(fd);
 }
 
 void weir_address_text(const weir_address *a, char text[WEIR_ADDRESS_MAX])

@@ -20,6 +20,9 @@ void weir_address_text(const weir_address *, char text[WEIR_ADDRESS_MAX]);
 /* Does text look like what weir_address_text writes, and is it this machine's loopback. */
 bool weir_address_good(const char *text, bool *loopback);
 
+/* Makes a connection and holds it for so many milliseconds, without a word. */
+void weir_address_knock(const weir_address *there, int ms);
+
 /* Equal on two ranks if they can share memory and a private directory: one boot, one network namespace, one user, one /tmp. */
 uint64_t weir_machine_id(void);
 #endif

@@ -232,7 +232,7 @@ static void end_silent(weir_net *n, double now)
         weir_life_fault(n, p, WEIR_SILENT, &f);
         f.silent = now - n->life->peer[p].heard;
         snprintf(f.what, sizeof f.what, "was silent for %.1f s%s%s", f.silent,
-                 n->world->silence ? n->world->silence(n, p, f.silent) : "", all_silent(n, now) ? " (so were all others)" : "");
+                 n->world->silence ? n->world->silence(n, p, f.silent) : "", all_silent(n, now) ? " (so were all others: it may be this rank that is cut off)" : "");
         lose(n, p, &f);
     }
 }

@@ -186,10 +186,13 @@ static void idle(weir_sched *s, double until)
         sleep_until(s, &bell, 1, until);
 }
 
-static const weir_opt options[] = {WEIR_WORLD_OPTIONS, {0}};
+static const weir_opt options[] = {
+    WEIR_WORLD_OPTIONS,
+    {"ipc", WEIR_OPT_BOOL, offsetof(weir_zmq_self, ipc), "yes", "ranks that met at a rendezvous and share a machine are not linked by tcp"},
+    {0}};
 
 const weir_world weir_net_zmq = {
-    .plug = {"zmq", "processes on this machine or on many, over ZeroMQ", sizeof(weir_world_self), options},
+    .plug = {"zmq", "processes on this machine or on many, over ZeroMQ", sizeof(weir_zmq_self), options},
     .facts = {.loses = true, .encrypts = true},
     .stack = 1 << 20,
     .open = weir_zmq_open,

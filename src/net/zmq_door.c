@@ -17,6 +17,11 @@
 
 enum { ID_MAX = 16, MESSAGE_MAX = 1024, KNOCKS = 16, WARNINGS = 10 };
 
+typedef struct knock {
+    int fd;
+    char host[INET6_ADDRSTRLEN]; /* "": it was gone before we could look */
+} knock;
+
 typedef struct caller {
     unsigned char id[ID_MAX];
     size_t len; /* 0: has not come */
@@ -29,9 +34,11 @@ typedef struct weir_door {
     bool begun; /* the table is out */
     int size, warned;
     char program[WEIR_ZMQ_PROGRAM], job[64], at[128];
-    struct { int fd; char host[INET6_ADDRSTRLEN]; } knock[KNOCKS]; /* connections, by their descriptor */
+    knock knock[KNOCKS]; /* the last connections, by their descriptor */
     int knocks;
-    bool bad; /* the handshake that has just failed: its connection ends next */
+    char told[WARNINGS][INET6_ADDRSTRLEN]; /* who was not let in, and warned of */
+    int tolds;
+    bool bad; /* a handshake has failed: its connection ends next */
 } weir_door;
 
 void weir_zmq_program(char text[WEIR_ZMQ_PROGRAM])
@@ -140,31 +147,46 @@ static bool take(weir_door *d)
     return true;
 }
 
+static knock *whose(weir_door *d, int fd)
+{
+    for (int k = 0; k < KNOCKS; k++)
+        if (d->knock[k].fd == fd)
+            return &d->knock[k];
+    return NULL;
+}
+
 static void remember(weir_door *d, int fd)
 {
     struct sockaddr_storage from;
     socklen_t len = sizeof from;
-    int k = d->knocks++ % KNOCKS;
+    knock *k = whose(d, fd);
 
-    d->knock[k].fd = fd;
-    strcpy(d->knock[k].host, "an address that is not known");
-    if (getpeername(fd, (struct sockaddr *)&from, &len)) /* it has gone already */
+    if (!k)
+        k = &d->knock[d->knocks++ % KNOCKS];
+    *k = (knock){.fd = fd};
+    if (getpeername(fd, (struct sockaddr *)&from, &len))
         return;
     if (from.ss_family == AF_INET)
-        inet_ntop(AF_INET, &((struct sockaddr_in *)&from)->sin_addr, d->knock[k].host, sizeof d->knock[k].host);
+        inet_ntop(AF_INET, &((struct sockaddr_in *)&from)->sin_addr, k->host, sizeof k->host);
     else if (from.ss_family == AF_INET6)
-        inet_ntop(AF_INET6, &((struct sockaddr_in6 *)&from)->sin6_addr, d->knock[k].host, sizeof d->knock[k].host);
+        inet_ntop(AF_INET6, &((struct sockaddr_in6 *)&from)->sin6_addr, k->host, sizeof k->host);
 }
 
-static const char *whose(const weir_door *d, int fd)
+/* One that does not get as far as a message: without the key, with a wrong one, or no program of ours. Each is warned of once, by its
+ * address; a rank of ours that is refused stays long enough for that. */
+static void shut_out(weir_door *d, const knock *k)
 {
-    for (int k = 0; k < KNOCKS; k++)
-        if (d->knock[k].fd == fd && d->knock[k].host[0])
-            return d->knock[k].host;
-    return "an address that is not known";
+    if (!k || !k->host[0] || d->tolds == WARNINGS) {
+        weir_log(WEIR_LOG_INFO, "net", "a process was not let in at %s", d->at);
+        return;
+    }
+    for (int i = 0; i < d->tolds; i++)
+        if (!strcmp(d->told[i], k->host))
+            return;
+    memcpy(d->told[d->tolds++], k->host, sizeof k->host);
+    weir_log(WEIR_LOG_WARN, "net", "a process at %s was not let in at %s: it has no key, or not this run's; the run goes on", k->host, d->at);
 }
 
-/* Those that do not get as far as a message: without the key, with a wrong one, or no program of ours. */
 static void watch(weir_door *d)
 {
     uint32_t value = 0;
@@ -172,13 +194,11 @@ static void watch(weir_door *d)
     for (int event; (event = weir_zmq_event(d->monitor, &value));) {
         if (event == ZMQ_EVENT_ACCEPTED)
             remember(d, (int)value);
-        else if (event == ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL)
+        else if (event == ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL || event == ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL)
             d->bad = true;
         else if (event == ZMQ_EVENT_DISCONNECTED && d->bad) {
             d->bad = false;
-            if (d->warned++ < WARNINGS)
-                weir_log(WEIR_LOG_WARN, "net", "a process at %s was not let in at %s: it has no key, or not this run's; the run goes on",
-                         whose(d, (int)value), d->at);
+            shut_out(d, whose(d, (int)value));
         }
     }
 }
@@ -295,7 +315,8 @@ static weir_err listen_at(weir_net *n, const weir_place *place, const weir_key *
 {
     sockets *z = n->link;
     weir_door *d = z->door;
-    int yes = 1;
+    int yes = 1, events = ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL |
+                          ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL;
     int64_t most = MESSAGE_MAX;
 
     WEIR_TRY(weir_zmq_socket(z, ZMQ_ROUTER, &d->socket));
@@ -303,8 +324,7 @@ static weir_err listen_at(weir_net *n, const weir_place *place, const weir_key *
     WEIR_TRY(weir_zmq_option(d->socket, ZMQ_MAXMSGSIZE, &most, sizeof most));
     WEIR_TRY(weir_zmq_lock(d->socket, key, true));
     WEIR_TRY(weir_zmq_version(d->socket, at));
-    WEIR_TRY(weir_zmq_monitor(z, d->socket, "inproc://door", ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL,
-                              &d->monitor));
+    WEIR_TRY(weir_zmq_monitor(z, d->socket, "inproc://door", events, &d->monitor));
     if (!zmq_bind(d->socket, at))
         return WEIR_OK;
     return zmq_errno() == EADDRINUSE ? taken(n, place, key, at, seat) : weir_zmq_fail("listening at", at);

@@ -7,12 +7,13 @@
 #include <string.h>
 #include <zmq.h>
 
-enum { SHUT_OUT = 3 }; /* so many links that end in mid-handshake are no accident */
+enum { SHUT_OUT = 3, KNOCK = 300 }; /* so many links that end in mid-handshake are no accident; milliseconds */
 
 typedef struct visit {
     void *socket, *monitor;
     const weir_place *place;
     const weir_key *key;
+    const char *at;
     weir_join me;
     bool connected, seen; /* a link is there; rank 0 has answered */
     int shut_out;
@@ -41,9 +42,15 @@ static void close_visit(visit *v)
         zmq_close(v->monitor);
 }
 
+/* Rank 0 names those it does not let in by their address, but a link that it has refused may be gone before it can look: so we
+ * stay at its door for a moment. */
 static weir_err not_let_in(const visit *v)
 {
     const char *at = v->place->rendezvous;
+    weir_address there;
+
+    if (!weir_address_find(v->at + strlen("tcp://"), &there))
+        weir_address_knock(&there, KNOCK);
 
     if (v->key)
         return weir_fail(WEIR_DENIED, "rank %d was not let in at %s: the key in %s is not the run's, or the run has none", v->me.rank, at,
@@ -155,7 +162,7 @@ static weir_err wait_for_table(weir_net *n, visit *v, weir_seat *seat)
 
 weir_err weir_zmq_join(weir_net *n, const weir_place *place, const weir_key *key, const char *at, weir_seat *seat)
 {
-    visit v = {.place = place, .key = key};
+    visit v = {.place = place, .key = key, .at = at};
     weir_err err;
 
     v.me = (weir_join){.rank = n->rank, .size = (uint32_t)n->size, .seat = seat[n->rank]};

@@ -210,7 +210,7 @@ static weir_err bind_tcp(sockets *z, const weir_address *here, const weir_key *k
 static weir_err connect_all(weir_net *n, const weir_seat *seat, const weir_key *key)
 {
     sockets *z = n->link;
-    bool mates = false;
+    bool ipc = ((weir_zmq_self *)n->self)->ipc, mates = false;
     char at[192];
 
     if (!(n->machine = calloc((size_t)n->size, sizeof *n->machine)))
@@ -218,7 +218,7 @@ static weir_err connect_all(weir_net *n, const weir_seat *seat, const weir_key *
     for (int p = 0; p < n->size; p++) {
         while (seat[n->machine[p]].machine != seat[p].machine)
             n->machine[p]++;
-        mates |= p != n->rank && seat[p].machine == seat[n->rank].machine;
+        mates |= ipc && p != n->rank && seat[p].machine == seat[n->rank].machine;
         weir_life_name(n, p, seat[p].host, seat[p].pid);
     }
     snprintf(z->dir, sizeof z->dir, "/tmp/weir-%016llx", (unsigned long long)z->run);
@@ -229,7 +229,7 @@ static weir_err connect_all(weir_net *n, const weir_seat *seat, const weir_key *
     for (int p = 0; p < n->size; p++) {
         file_of(z, p, at);
         if (p != n->rank)
-            WEIR_TRY(connect_peer(n, p, seat[p].machine == seat[n->rank].machine ? at : seat[p].at, key));
+            WEIR_TRY(connect_peer(n, p, ipc && seat[p].machine == seat[n->rank].machine ? at : seat[p].at, key));
     }
     return WEIR_OK;
 }

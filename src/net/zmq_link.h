@@ -13,6 +13,11 @@
 /* Places in the poll set; from PEERS on two a peer: dealer, monitor. A file descriptor of -1 is not looked at. */
 enum { WEIR_ZMQ_BELL, WEIR_ZMQ_ROUTER, WEIR_ZMQ_GUARD, WEIR_ZMQ_DOOR, WEIR_ZMQ_DOOR_EVENTS, WEIR_ZMQ_PEERS };
 
+typedef struct weir_zmq_self { /* n->self: the world's options */
+    weir_world_self world;
+    bool ipc;
+} weir_zmq_self;
+
 typedef struct remote {
     void *dealer, *monitor; /* NULL: cut */
     bool written;           /* since it was last read */
