@@ -261,6 +261,23 @@ static void end_stalled(weir_net *n, double now)
     }
 }
 
+/* Signs of life: every beat; sooner when we do something else, so that if we end the others know in what, but not too often. */
+static void give_signs(weir_net *n, double now)
+{
+    weir_life *l = n->life;
+    uint64_t doing = atomic_load_explicit(&n->doing, memory_order_relaxed);
+    bool news = doing != l->told && now >= l->last_beat + 0.1 + 1e-3 * n->size;
+
+    if (now < l->next_beat && !news)
+        return;
+    for (int p = 0; p < n->size; p++)
+        if (p != n->rank && l->peer[p].hello && !weir_loss_is(n, p, WEIR_PEER_LOST | WEIR_PEER_LEFT))
+            n->world->tell(n, p, WEIR_WORD_LIFE, NULL, 0);
+    l->told = doing;
+    l->last_beat = now;
+    l->next_beat = now + l->beat;
+}
+
 double weir_life_tick(weir_net *n)
 {
     weir_life *l = n->life;
@@ -274,12 +291,7 @@ double weir_life_tick(weir_net *n)
     if (gap > l->timeout / 2) /* we did not look for long: stopped, or busy. That is nobody else's silence */
         for (int p = 0; p < n->size; p++)
             l->peer[p].heard = l->peer[p].moved = now;
-    if (now >= l->next_beat) {
-        for (int p = 0; p < n->size; p++)
-            if (p != n->rank && l->peer[p].hello && !weir_loss_is(n, p, WEIR_PEER_LOST | WEIR_PEER_LEFT))
-                n->world->tell(n, p, WEIR_WORD_LIFE, NULL, 0);
-        l->next_beat = now + l->beat;
-    }
+    give_signs(n, now);
     if (!n->closing) {
         end_silent(n, now);
         end_stalled(n, now);

@@ -13,6 +13,8 @@ typedef struct peer {
 
 typedef struct weir_life {
     double timeout, stall, meet, beat, clock, next_beat; /* meet: how long all may take to greet each other */
+    double last_beat;
+    uint64_t told; /* what we were doing at the last beat */
     int hellos, welcomes;
     char host[64];
     char misfit[160]; /* why we cannot run together; "" */
