@@ -11,7 +11,7 @@
             return weir_fail(WEIR_FAILED, "%s:%d: not so: %s", __FILE__, __LINE__, #condition);                                  \
     } while (0)
 
-enum { RANKS_MAX = 8 };
+enum { RANKS_MAX = 20 };
 
 typedef struct ranks {
     const char *net; /* spec; NULL: ranks_world */

@@ -266,6 +266,76 @@ def test_model_errors(tmp_path):
     fails(2, 'train', '--model', 'nosuch', *run[3:], says=['nosuch', 'lenet'])
 
 
+def test_text_errors(tmp_path):
+    d = tmp_path / 't'
+    d.mkdir()
+    run = ['train', '--model', 'lstm-small:width=8', '--data', f'text:{d},length=4', '--steps', 2, '--batch', 2, '--quiet', '--threads', 1]
+    (d / 'train.txt').write_text('the cat sat on the mat\n' * 40)
+    (d / 'valid.txt').write_text('the mat sat\n' * 10)
+    (d / 'test.txt').write_text('the cat sat\n' * 5 + 'the dog sat\n' * 5)
+    fails(17, *run, says=['test.txt', '6', 'dog'])
+    with open(d / 'train.txt', 'a') as f: f.write('<unk> sat\n')
+    weir(*run)
+    packed = gzip.compress((d / 'train.txt').read_bytes())
+    (d / 'train.txt').unlink()
+    (d / 'train.txt.gz').write_bytes(packed)
+    weir(*run)
+    (d / 'train.txt.gz').write_bytes(packed[:len(packed) // 2])
+    fails(17, *run, says=['train.txt.gz'])
+    fails(17, *run[:3], '--data', f'text:{tmp_path}/none', '--steps', 1, says=['none'])
+
+
+def test_cifar_errors(tmp_path):
+    run = ['train', '--model', 'mlp:hidden=8', '--data', f'cifar10:{tmp_path}', '--steps', 2, '--batch', 4, '--quiet', '--threads', 1]
+    rng = np.random.default_rng(1)
+    def batch(name, n, label=None):
+        rows = rng.integers(0, 256, (n, 3073), np.uint8)
+        rows[:, 0] = np.arange(n) % 10 if label is None else label
+        (tmp_path / name).write_bytes(rows.tobytes())
+    fails(17, *run, says=[str(tmp_path)])
+    batch('data_batch_1.bin', 20); batch('test_batch.bin', 10)
+    weir(*run)
+    batch('data_batch_2.bin', 3, label=10)
+    fails(17, *run, says=['data_batch_2.bin', '10'])
+    (tmp_path / 'data_batch_2.bin').write_bytes(b'\x01' * 3000)
+    fails(17, *run, says=['data_batch_2.bin', '3073'])
+
+
+def test_table_errors(tmp_path):
+    table, net = tmp_path / 't.csv', tmp_path / 'm.net'
+    net.write_text('dense out=4\ntanh\ndense out=classes\nmse\n')
+    run = ['train', '--model', net, '--data', f'csv:{table}', '--steps', 2, '--batch', 4, '--quiet', '--threads', 1]
+    good = 'a,b,y\n' + ''.join(f'{i},{i % 3},{2 * i}\n' for i in range(40))
+    table.write_text(good)
+    weir(*run)
+    for bad, says in ((good + '1,two,3\n', ['t.csv: line 42', 'two']), (good + '1,2\n', ['t.csv: line 42']), ('', ['t.csv']), (good + '1,nan,3\n', ['t.csv: line 42'])):
+        table.write_text(bad)
+        fails(17, *run, says=says)
+
+
+def test_token_errors(tmp_path):
+    tokens = tmp_path / 'train.bin'
+    run = ['train', '--model', 'gpt:width=16,depth=1', '--data', f'tokens:{tokens},length=8', '--steps', 2, '--batch', 2, '--quiet', '--threads', 1]
+    head = np.zeros(256, np.int32)
+    head[:3] = 20240520, 1, 400
+    body = (np.arange(400) % 50).astype(np.uint16)
+    tokens.write_bytes(head.tobytes() + body.tobytes())
+    weir(*run)
+    for bad in (head.tobytes() + body[:100].tobytes(), b'x', b''):
+        tokens.write_bytes(bad)
+        fails(17, *run, says=['train.bin'])
+    head[1] = 9
+    tokens.write_bytes(head.tobytes() + body.tobytes())
+    fails(17, *run, says=['train.bin', '9'])
+
+
+def test_shapes_that_do_not_fit(tmp_path, pictures):
+    fails(17, 'train', '--model', 'lenet', '--data', 'synth:shape=1x4x4,count=64,test=8', '--steps', 1, '--quiet', says=['kernel', '5'])
+    fails(16, 'train', '--model', 'gpt', '--data', SMALL, '--steps', 1, '--quiet', says=['tokens'])
+    fails(16, 'train', '--model', 'lenet', '--data', 'synth:tokens=50,length=8', '--steps', 1, '--quiet', says=['tokens'])
+    fails(17, 'train', '--model', 'mlp:hidden=8', '--data', f'idx:{pictures},classes=5', '--steps', 1, '--batch', 8, '--quiet', says=['labels', '5'])
+
+
 def test_checkpoint_errors(tmp_path):
     out = tmp_path / 'r'
     train(out, *TINY)
@@ -283,7 +353,7 @@ def test_checkpoint_errors(tmp_path):
 def test_loss_not_a_number(tmp_path):
     out = tmp_path / 'r'
     _, err = train(out, *TINY[:4], '--steps', 500, '--lr', '1e9', '--save-every', 1, '--workers', 2, code=18)
-    assert len(err.strip().splitlines()) == 1 and 'step' in err and 'exit 18' in err
+    assert len(err.strip().splitlines()) == 1 and re.search(r'step \d+: .*dense\d', err) and 'exit 18' in err
     weir('eval', out)
 
 

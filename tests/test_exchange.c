@@ -1,4 +1,4 @@
-/* The laws of coll/ and exchange/: sums bit for bit, buckets that cover the vector once, a step that is a transaction. */
+/* The laws of exchange/: buckets that cover the vector once, a step that is a transaction. */
 #include "help_ranks.h"
 #include "core/vec.h"
 #include "exchange/exchange.h"
@@ -24,14 +24,6 @@ static const char *run_ranks(int size, weir_err (*fn)(weir_net *, void *), void 
     return text;
 }
 
-/* ---- collectives: every one in the list, 1..8 ranks, awkward lengths ---- */
-
-typedef struct matrix { const char *coll; size_t n; uint64_t hash[16]; } matrix;
-
-/* small whole numbers, so that any order of summing is exact; and fractions, whose bits must still agree on all ranks */
-static float whole(int rank, size_t i) { return (float)((i * 7 + (size_t)rank * 13) % 101) - 50; }
-static float broken(int rank, size_t i) { return (float)(1.0 / (double)(1 + i % 97 + (size_t)rank)); }
-
 static uint64_t fold(const float *x, size_t n)
 {
     uint64_t h = 14695981039346656037ull;
@@ -41,125 +33,6 @@ static uint64_t fold(const float *x, size_t n)
         h = (h ^ bits) * 1099511628211ull;
     }
     return h;
-}
-
-static weir_err check_reduce(weir_coll_use *use, weir_group *g, size_t n, matrix *m, float *x)
-{
-    for (size_t i = 0; i < n; i++)
-        x[i] = whole(g->me, i);
-    WEIR_TRY(weir_allreduce(use, g, x, n, &weir_sum_f32));
-    for (size_t i = 0; i < n; i++) {
-        float want = 0;
-        for (int r = 0; r < g->size; r++)
-            want += whole(r, i);
-        if (x[i] != want)
-            return weir_fail(WEIR_FAILED, "allreduce %s p %d n %zu: element %zu is %g, not %g", m->coll, g->size, n, i, x[i], want);
-    }
-    for (size_t i = 0; i < n; i++)
-        x[i] = broken(g->me, i);
-    WEIR_TRY(weir_allreduce(use, g, x, n, &weir_sum_f32));
-    m->hash[g->me] = fold(x, n);
-    return WEIR_OK;
-}
-
-static weir_err check_scatter_gather(weir_coll_use *use, weir_group *g, size_t n, matrix *m, float *x)
-{
-    size_t off[16], len[16], lo = weir_cut(n, g->size, g->me), hi = weir_cut(n, g->size, g->me + 1);
-
-    for (size_t i = 0; i < n; i++)
-        x[i] = broken(g->me, i);
-    WEIR_TRY(weir_reduce_scatter(use, g, x, n, &weir_sum_f32));
-    for (int r = 0; r < g->size; r++) {
-        off[r] = weir_cut(n, g->size, r) * 4;
-        len[r] = weir_cut(n, g->size, r + 1) * 4 - off[r];
-    }
-    for (size_t i = 0; i < n; i++)
-        if (i < lo || i >= hi)
-            x[i] = -1e30f;
-    WEIR_TRY(weir_allgather(use, g, x, off, len));
-    if (fold(x, n) != m->hash[g->me])
-        return weir_fail(WEIR_FAILED, "%s p %d n %zu: reduce-scatter and all-gather are not all-reduce", m->coll, g->size, n);
-    for (int root = 0; root < g->size; root += 3) {
-        for (size_t i = 0; i < n; i++)
-            x[i] = g->me == root ? whole(root, i) : 0;
-        WEIR_TRY(weir_broadcast(use, g, root, x, n * 4));
-        for (size_t i = 0; i < n; i++)
-            if (x[i] != whole(root, i))
-                return weir_fail(WEIR_FAILED, "%s p %d n %zu: broadcast from %d", m->coll, g->size, n, root);
-    }
-    return weir_barrier(use, g);
-}
-
-static weir_err matrix_rank(weir_net *net, void *arg)
-{
-    matrix *m = arg;
-    weir_arena *a = weir_arena_new();
-    size_t length[] = {0, 1, 2, 3, 7, 8, 9, 1000, 65537, m->n};
-    float *x = WEIR_NEW(a, float, m->n);
-    weir_group g;
-    weir_coll_use use;
-    weir_err err = weir_group_all(net, a, &g);
-
-    if (!err)
-        err = weir_coll_open(m->coll, &g, a, &use);
-    for (size_t i = 0; i < sizeof length / sizeof *length && !err; i++)
-        if (!(err = check_reduce(&use, &g, length[i], m, x)))
-            err = check_scatter_gather(&use, &g, length[i], m, x);
-    weir_arena_free(a);
-    return err;
-}
-
-static void collectives(void **state)
-{
-    (void)state;
-    for (weir_plugs c = weir_colls; *c; c++)
-        for (int p = 1; p <= 8; p++) {
-            /* small segments and windows, "to give some bugs a chance" */
-            const char *option[] = {"", ":segment=4096,window=3", ":segment=64,window=1"};
-            for (int o = 0; o < (strcmp((*c)->name, "ring") ? 1 : 3); o++) {
-                char spec[64];
-                snprintf(spec, sizeof spec, "%s%s", (*c)->name, option[o]);
-                matrix m = {.coll = spec, .n = o == 2 ? 70000 : 300007};
-                assert_string_equal(run_ranks(p, matrix_rank, &m), "");
-                for (int r = 1; r < p; r++)
-                    assert_true(m.hash[r] == m.hash[0]);
-            }
-        }
-}
-
-/* The ring's messages and bytes are those of the formula: 2 (p - 1) messages a rank, 2 (p - 1) / p of the vector. */
-static weir_err count_rank(weir_net *net, void *arg)
-{
-    uint64_t *sent = arg;
-    weir_arena *a = weir_arena_new();
-    weir_group g;
-    weir_coll_use use;
-    size_t n = 1200;
-    float *x = WEIR_NEW(a, float, n);
-    weir_err err = weir_group_all(net, a, &g);
-
-    if (!err)
-        err = weir_coll_open("ring", &g, a, &use);
-    weir_net_count before = weir_net_counted(net);
-    if (!err)
-        err = weir_allreduce(&use, &g, x, n, &weir_sum_f32);
-    weir_net_count after = weir_net_counted(net);
-    sent[2 * g.me] = after.sent - before.sent;
-    sent[2 * g.me + 1] = after.messages - before.messages;
-    weir_arena_free(a);
-    return err;
-}
-
-static void ring_cost(void **state)
-{
-    uint64_t sent[16] = {0};
-
-    (void)state;
-    assert_string_equal(run_ranks(4, count_rank, sent), "");
-    for (int r = 0; r < 4; r++) {
-        assert_int_equal(sent[2 * r], 2 * 3 * 300 * 4);
-        assert_int_equal(sent[2 * r + 1], 6);
-    }
 }
 
 /* ---- buckets ---- */
@@ -375,7 +248,7 @@ static void not_finite(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(collectives), cmocka_unit_test(ring_cost), cmocka_unit_test(buckets),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(buckets),
                                        cmocka_unit_test(transaction), cmocka_unit_test(not_finite)};
 
     if (argc > 1)

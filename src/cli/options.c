@@ -22,6 +22,9 @@ static const cli_extra *extra_option(const cli_extra *extra, const char *key)
     return NULL;
 }
 
+/* A flag may stand alone or be answered: --quiet, --exact no. */
+static bool is_answer(const char *word) { return !strcmp(word, "yes") || !strcmp(word, "no"); }
+
 /* One option at argv[*i]; leaves *i at its last word. */
 static weir_err take_option(int argc, char **argv, int *i, weir_settings *s, const cli_extra *extra, const char **config)
 {
@@ -38,8 +41,10 @@ static weir_err take_option(int argc, char **argv, int *i, weir_settings *s, con
         return weir_fail(WEIR_USAGE, "there is no option --%s: try weir help %s", key, argv[0]);
     if (value)
         value++;
-    else if ((o && o->kind == WEIR_OPT_BOOL) || (more && more->flag))
+    else if (more && more->flag)
         value = "yes";
+    else if (o && o->kind == WEIR_OPT_BOOL)
+        value = *i + 1 < argc && is_answer(argv[*i + 1]) ? argv[++*i] : "yes";
     else if (*i + 1 < argc)
         value = argv[++*i];
     else

@@ -1,7 +1,6 @@
 /* coll.c - the table, opening, and the verbs: a group of one has nothing to do. */
 #include "coll/coll.h"
 #include "core/log.h"
-#include <string.h>
 
 #define X(name) &weir_coll_##name.plug,
 static const weir_plug *const table[] = {
@@ -16,13 +15,13 @@ weir_err weir_coll_open(const char *spec, const weir_group *group, weir_arena *a
     const char *why;
     weir_coll_use made;
 
-    if (!strcmp(spec, "auto"))
-        spec = weir_coll_pick(group);
     WEIR_TRY(weir_plug_find(weir_colls, "collective", spec, &plug));
     WEIR_TRY(weir_plug_make(plug, "collective", spec, arena, &made.self));
     made.coll = (const weir_coll *)plug;
     if (made.coll->fits && (why = made.coll->fits(made.self, group)))
         return weir_fail(WEIR_MISFIT, "the collective %s cannot be used: %s", plug->name, why);
+    if (made.coll->open)
+        WEIR_TRY(made.coll->open(made.self, group, arena));
     *use = made;
     return WEIR_OK;
 }
@@ -59,7 +58,6 @@ weir_err weir_broadcast(weir_coll_use *use, weir_group *group, int root, void *b
     return group->size > 1 ? use->coll->broadcast(use->self, group, root, buf, bytes) : WEIR_OK;
 }
 
-/* Nobody's reduce-scatter of nothing ends before everybody's has begun. */
 weir_err weir_barrier(weir_coll_use *use, weir_group *group)
 {
     return weir_reduce_scatter(use, group, NULL, 0, &weir_sum_f32);

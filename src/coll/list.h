@@ -1,1 +1,7 @@
+X(auto)
 X(ring)
+X(halving)
+X(doubling)
+X(blocks)
+X(tree)
+X(hier)

@@ -28,7 +28,7 @@ static const weir_opt options[] = {
 typedef struct trip {
     ring *self;
     weir_group *group;
-    char *buf;
+    char *buf; /* NULL: dry */
     const weir_sum *sum;
     size_t units;             /* pieces by weir_cut of these ... */
     const size_t *off, *len;  /* ... or, for an all-gather of unequal lengths, as given, in bytes */
@@ -72,7 +72,7 @@ static void post(trip *t, int k)
 {
     size_t bytes;
     char *at = item(t, k, 1, &bytes);
-    bool lands = k >= t->adds && bytes && !weir_net_dry(t->group->net);
+    bool lands = k >= t->adds && bytes && at;
 
     weir_net_recv(t->group->net, neighbour(t, -1), weir_tag(WEIR_CHANNEL_COLL, t->turn, (uint32_t)k), WEIR_EXACT, lands ? at : NULL,
                   lands ? bytes : 0, &t->self->in[k % t->self->window]);
@@ -90,17 +90,25 @@ static weir_err send(trip *t, int k)
     return WEIR_OK;
 }
 
+/* Waits for what is posted; it must have the length that was expected. */
+static weir_err hear(trip *t, weir_op *op, size_t bytes)
+{
+    weir_err err = weir_net_wait_all(t->group->net, op, 1, 0);
+
+    if (err == WEIR_BIG || (!err && op->len != bytes))
+        return weir_fail(WEIR_MISFIT, "rank %d sent %zu bytes where %zu were expected: the ranks do not run the same collective",
+                         op->peer, op->len, bytes);
+    return err;
+}
+
 static weir_err take(trip *t, int k)
 {
     weir_op *op = &t->self->in[k % t->self->window];
     size_t bytes;
     char *at = item(t, k, 1, &bytes);
 
-    WEIR_TRY(weir_net_wait_all(t->group->net, op, 1, 0));
-    if (op->len != bytes)
-        return weir_fail(WEIR_MISFIT, "rank %d sent %zu bytes where %zu were expected: the ranks do not run the same collective",
-                         op->peer, op->len, bytes);
-    if (k < t->adds && bytes && !weir_net_dry(t->group->net))
+    WEIR_TRY(hear(t, op, bytes));
+    if (k < t->adds && bytes && at)
         t->sum->add(at, op->data, bytes / t->sum->unit);
     weir_net_release(t->group->net, op);
     return WEIR_OK;
@@ -147,11 +155,14 @@ static void cut_segments(trip *t, size_t most, size_t unit)
     t->nseg = most ? (int)((most + t->segment - 1) / t->segment) : 1;
 }
 
+static char *buffer(const weir_group *group, void *buf) { return weir_net_dry(group->net) ? NULL : buf; }
+
 static weir_err reduce(void *self, weir_group *group, void *buf, size_t units, const weir_sum *sum, int steps)
 {
     int p = group->size;
-    trip t = {.self = self, .group = group, .buf = buf, .sum = sum, .units = units, .shift = 1, .turn = weir_coll_turn(group)};
+    trip t = {.self = self, .group = group, .buf = buffer(group, buf), .sum = sum, .units = units, .shift = 1};
 
+    t.turn = weir_coll_turn(group);
     cut_segments(&t, (units + (size_t)p - 1) / (size_t)p * sum->unit, sum->unit);
     t.adds = (p - 1) * t.nseg;
     t.items = steps * t.nseg;
@@ -170,7 +181,7 @@ static weir_err reduce_scatter(void *self, weir_group *group, void *buf, size_t 
 
 static weir_err allgather(void *self, weir_group *group, void *all, const size_t *off, const size_t *len)
 {
-    trip t = {.self = self, .group = group, .buf = all, .off = off, .len = len, .turn = weir_coll_turn(group)};
+    trip t = {.self = self, .group = group, .buf = buffer(group, all), .off = off, .len = len, .turn = weir_coll_turn(group)};
     size_t most = 0;
 
     for (int i = 0; i < group->size; i++)
@@ -183,26 +194,27 @@ static weir_err allgather(void *self, weir_group *group, void *all, const size_t
 /* Down the ring from the root: hear a segment, pass it on; the root's left neighbour passes nothing on. */
 static weir_err broadcast(void *self, weir_group *group, int root, void *buf, size_t bytes)
 {
-    trip t = {.self = self, .group = group, .buf = buf, .turn = weir_coll_turn(group)};
+    trip t = {.self = self, .group = group, .buf = buffer(group, buf), .turn = weir_coll_turn(group)};
     int p = group->size, far = (group->me - root + p) % p, posted = 0, sent = 0, window = (int)t.self->window;
     weir_err err = WEIR_OK;
 
     cut_segments(&t, bytes, 1);
     for (int k = 0; k < t.nseg && !err; k++) {
-        size_t at = (size_t)k * t.segment, n = bytes - at < t.segment ? bytes - at : t.segment;
+        size_t from = (size_t)k * t.segment, n = bytes - from < t.segment ? bytes - from : t.segment;
+        char *at = t.buf ? t.buf + from : NULL;
         uint64_t tag = weir_tag(WEIR_CHANNEL_COLL, t.turn, (uint32_t)k);
         weir_op *in = &t.self->in[0], *out = &t.self->out[k % window];
         if (far) {
-            weir_net_recv(group->net, neighbour(&t, -1), tag, WEIR_EXACT, n ? t.buf + at : NULL, n, in);
+            weir_net_recv(group->net, neighbour(&t, -1), tag, WEIR_EXACT, n ? at : NULL, at ? n : 0, in);
             posted = 1;
-            err = weir_net_wait_all(group->net, in, 1, 0);
+            err = hear(&t, in, n);
             weir_net_release(group->net, in); /* of nothing, where there is nothing to land */
         }
         if (!err && far < p - 1) {
             if (k >= window)
                 err = weir_net_wait_all(group->net, out, 1, 0);
             if (!err)
-                weir_net_send(group->net, neighbour(&t, 1), tag, t.buf + at, n, out), sent++;
+                weir_net_send(group->net, neighbour(&t, 1), tag, at, n, out), sent++;
         }
     }
     for (int k = sent > window ? sent - window : 0; k < sent && !err; k++)

@@ -172,6 +172,29 @@ static const weir_opt *bare_option(const weir_opt *options)
     return NULL;
 }
 
+/* Where the value that begins here ends: at a comma (outside of brackets, if it begins with one), or at the end. */
+static char *value_end(char *value)
+{
+    int depth = 0;
+
+    if (*value != '[')
+        return value + strcspn(value, ",");
+    for (; *value && (*value != ',' || depth > 0); value++)
+        depth += (*value == '[') - (*value == ']');
+    return value;
+}
+
+/* Takes off the brackets that a value stands in. */
+static char *unwrap(char *value)
+{
+    size_t n = strlen(value);
+
+    if (n < 2 || value[0] != '[' || value[n - 1] != ']')
+        return value;
+    value[n - 1] = 0;
+    return value + 1;
+}
+
 /* Takes one item off `text` (which is cut in place) and sets it; *next is what follows, NULL at the end. */
 static weir_err set_item(const weir_plug *p, const char *owner, char *text, char **next, weir_arena *a, void *self)
 {
@@ -186,10 +209,10 @@ static weir_err set_item(const weir_plug *p, const char *owner, char *text, char
         text[strcspn(text, ",")] = 0;
         return weir_fail(WEIR_USAGE, "%s: '%.*s' is not key=value", owner, SHOWN, text);
     }
-    end = o->rest ? value + strlen(value) : value + strcspn(value, ",");
+    end = o->rest ? value + strlen(value) : value_end(value);
     *next = *end ? end + 1 : NULL;
     *end = 0;
-    return set_value(o, owner, value, a, self);
+    return set_value(o, owner, o->rest ? value : unwrap(value), a, self);
 }
 
 weir_err weir_plug_make(const weir_plug *p, const char *axis, const char *spec, weir_arena *a, void **self)

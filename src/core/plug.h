@@ -1,8 +1,9 @@
 /* plug.h - one syntax for everything that can be chosen:  name[:item,item...]
  *
  * An item is key=value, or a bare value for the one option marked `bare` (idx:DIR). Options are rows of a table: parsing,
- * checking, help, `weir list` and the echo into logs fall out of them; nobody else parses. Values hold no comma, unless the
- * option is `rest`, which takes all that is left. Strings come from users and config files: hostile ones give WEIR_USAGE. */
+ * checking, help, `weir list` and the echo into logs fall out of them; nobody else parses. Values hold no comma, unless they stand in
+ * brackets (hier:inner=[ring:window=4,segment=4096]: what is between the outermost ones is the value), or the option is `rest`,
+ * which takes all that is left. Strings come from users and config files: hostile ones give WEIR_USAGE. */
 #ifndef WEIR_CORE_PLUG_H
 #define WEIR_CORE_PLUG_H
 #include "core/arena.h"

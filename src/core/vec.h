@@ -17,6 +17,8 @@ typedef struct weir_vec {
     const char *isa;
     void (*add)(float *y, const float *x, size_t n);           /* y += x */
     void (*add_f64)(double *y, const double *x, size_t n);
+    void (*add_wide)(double *y, const float *x, size_t n);     /* y += x */
+    void (*narrow)(float *y, const double *x, size_t n);       /* y = x, rounded */
     void (*scale)(float *x, float a, size_t n);
     void (*axpy)(float *y, float a, const float *x, size_t n); /* y += a x */
     double (*sumsq)(const float *x, size_t n);                 /* lanes in double; not finite if an x is not */

@@ -28,6 +28,20 @@ static void add_f64(double *restrict y, const double *restrict x, size_t n)
         y[i] += x[i];
 }
 
+static void add_wide(double *restrict y, const float *restrict x, size_t n)
+{
+#pragma omp simd
+    for (size_t i = 0; i < n; i++)
+        y[i] += (double)x[i];
+}
+
+static void narrow(float *restrict y, const double *restrict x, size_t n)
+{
+#pragma omp simd
+    for (size_t i = 0; i < n; i++)
+        y[i] = (float)x[i];
+}
+
 static void scale(float *x, float a, size_t n)
 {
 #pragma omp simd
@@ -125,4 +139,4 @@ static bool all_finite(const float *x, size_t n)
     return !bad;
 }
 
-const weir_vec WEIR_VEC = {WEIR_VEC_ISA, add, add_f64, scale, axpy, sumsq, sgd, sgd_plain, adagrad, adam, all_finite};
+const weir_vec WEIR_VEC = {WEIR_VEC_ISA, add, add_f64, add_wide, narrow, scale, axpy, sumsq, sgd, sgd_plain, adagrad, adam, all_finite};

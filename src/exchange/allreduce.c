@@ -1,16 +1,19 @@
 /* allreduce.c - everybody sums the gradient, everybody steps: synchronous SGD. */
 #include "core/vec.h"
-#include "exchange/exchange.h"
+#include "exchange/parts.h"
 #include <math.h>
 
 typedef struct allreduce {
     weir_exchange_env env;
+    weir_parts *parts;
 } allreduce;
 
 static weir_err init(void *self, const weir_exchange_env *env)
 {
-    ((allreduce *)self)->env = *env;
-    return WEIR_OK;
+    allreduce *x = self;
+
+    x->env = *env;
+    return x->parts ? WEIR_OK : weir_parts_make(env->lane, env->lanes, env->arena, &x->parts);
 }
 
 static weir_err bucket(void *self, weir_lane *lane, weir_turn turn)
@@ -37,21 +40,16 @@ static weir_err blame(const weir_exchange_env *env, uint64_t step)
 /* Every rank holds the same sums, so every rank comes to the same norm, scale and parameters by itself. */
 static weir_err finish(void *self, weir_commit *commit)
 {
-    const weir_exchange_env *env = &((allreduce *)self)->env;
-    double sum = 0, norm;
+    allreduce *x = self;
+    double norm = sqrt(weir_parts_sumsq(x->parts, &x->env));
     float scale = 1;
 
-    for (int i = 0; i < env->lanes; i++)
-        sum += weir_vec_best()->sumsq(env->lane[i].bucket->grad, env->lane[i].bucket->n);
-    norm = sqrt(sum);
     if (!isfinite(norm))
-        return blame(env, commit->turn.step);
+        return blame(&x->env, commit->turn.step);
     if (commit->clip > 0 && norm > commit->clip)
         scale = (float)(commit->clip / norm);
-    for (int i = 0; i < env->lanes && commit->keep; i++) {
-        weir_lane *l = &env->lane[i];
-        l->optim->step(l->stepper, l->bucket, commit->turn.step, commit->rate, scale);
-    }
+    if (commit->keep)
+        weir_parts_step(x->parts, &x->env, commit, scale);
     commit->norm = norm;
     return WEIR_OK;
 }

@@ -18,6 +18,9 @@ typedef struct weir_exchange_env {
     weir_lane *lane;
     int lanes;
     weir_arena *arena;
+    /* Cuts a loop over the threads that computed the gradient, which wait while `finish` runs. NULL: there are none. */
+    void (*share)(void *sharer, int64_t n, void (*part)(void *arg, int64_t from, int64_t to), void *arg);
+    void *sharer;
 } weir_exchange_env;
 
 /* What a step's commit is given, and tells. */

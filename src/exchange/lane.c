@@ -1,5 +1,6 @@
 /* lane.c - one bucket's way out and back. */
 #include "exchange/lane.h"
+#include "core/vec.h"
 
 static weir_err make_lane(weir_lane *lane, weir_bucket *bucket, const char *codec, const char *optim, weir_arena *arena)
 {
@@ -32,8 +33,14 @@ weir_err weir_lanes_make(weir_bucket *bucket, int count, const char *codec, cons
 
 weir_err weir_lane_sum(weir_lane *lane, weir_coll_use *coll, weir_group *group, weir_turn turn)
 {
+    size_t n = lane->bucket->n + lane->notes;
+
     (void)turn; /* codecs that draw or negotiate will need it */
-    return weir_allreduce(coll, group, lane->bucket->grad, lane->bucket->n + lane->notes, &weir_sum_f32);
+    if (!lane->exact)
+        return weir_allreduce(coll, group, lane->bucket->grad, n, &weir_sum_f32);
+    WEIR_TRY(weir_allreduce(coll, group, lane->exact, n, &weir_sum_f64));
+    weir_vec_best()->narrow(lane->bucket->grad, lane->exact, n);
+    return WEIR_OK;
 }
 
 weir_err weir_lane_state(weir_lane *lane, weir_io *io)

@@ -13,6 +13,7 @@ typedef struct weir_lane {
     const weir_optim *optim;
     void *stepper;
     size_t notes;     /* floats behind the bucket's gradient that are summed with it (the last lane's, see exchange.h) */
+    double *exact;    /* the gradient with its notes as sums in double, which are exchanged in its place; NULL: floats are */
     void *owner;      /* whose lane it is: the exchange passes it on, unread */
     double codec_s;   /* seconds spent in the codec since the last look */
 } weir_lane;
@@ -23,7 +24,7 @@ weir_err weir_buckets_cut(const weir_tensor *, int tensors, size_t bytes, bool w
                           weir_bucket **, int *count);
 /* Specs as the user wrote them; dense buckets get the codec `none`. */
 weir_err weir_lanes_make(weir_bucket *, int count, const char *codec, const char *optim, weir_arena *, weir_lane **);
-/* The gradient of this lane becomes the sum over the group, through the lane's codec. [blocks] */
+/* The gradient of this lane becomes the sum over the group, through the lane's codec; of doubles the sum is rounded once. [blocks] */
 weir_err weir_lane_sum(weir_lane *, weir_coll_use *, weir_group *, weir_turn);
 weir_err weir_lane_state(weir_lane *, weir_io *);
 #endif

@@ -248,19 +248,34 @@ static weir_err evaluate(void *arg)
 
 /* ---- backward ---- */
 
+/* This worker's share: the exchange adds them up. */
+static void leave_gradients(const bound *s)
+{
+    const weir_batchnorm *n = s->norm;
+    const weir_param *scale = &s->param[SCALE], *shift = &s->param[SHIFT];
+    const float *spread = kept(s, KEPT_SPREAD);
+
+    for (int64_t c = 0; c < n->channels; c++) {
+        double by_scale = n->square[c] * (double)spread[c];
+        if (scale->exact) {
+            ((double *)shift->exact->at)[c] += n->sum[c];
+            ((double *)scale->exact->at)[c] += by_scale;
+        } else {
+            ((float *)shift->grad->at)[c] = (float)n->sum[c];
+            ((float *)scale->grad->at)[c] = (float)by_scale;
+        }
+    }
+}
+
 static weir_err back(void *arg)
 {
     bound *s = arg;
     const weir_batchnorm *n = s->norm;
     const float *scale = s->param[SCALE].data->at, *spread = kept(s, KEPT_SPREAD);
-    float *d_scale = s->param[SCALE].grad->at, *d_shift = s->param[SHIFT].grad->at;
 
     each_piece(s, weir_norm_best()->back_sums);
     add_parts(s, n->sum, n->square);
-    for (int64_t c = 0; c < n->channels; c++) { /* this worker's share: the exchange adds them up */
-        d_shift[c] = (float)n->sum[c];
-        d_scale[c] = (float)(n->square[c] * (double)spread[c]);
-    }
+    leave_gradients(s);
     *n->count = (double)(s->n * s->places);
     WEIR_TRY(weir_batchnorm_sum(n, s->run, n->sum, 2 * n->channels + 1));
     for (int64_t c = 0; c < n->channels; c++) {
@@ -276,18 +291,18 @@ static weir_err back(void *arg)
 
 /* ---- binding ---- */
 
-/* Rows are one picture: a place for each. */
+/* Rows are one picture, a place for each; in exact mode each is a picture of its own, as a piece's sums are not taken in double. */
 static weir_err find_lanes(const weir_bind *b, bound *s)
 {
     enum { L = WEIR_NORM_LANES };
     int64_t channels = s->norm->channels;
 
-    s->n = b->in->shape.dims == 2 ? 1 : b->in->shape.dim[0];
+    s->n = b->in->shape.dims == 2 && !b->exact ? 1 : b->in->shape.dim[0];
     s->places = weir_shape_count(&b->in->shape, INT64_MAX) / s->n / channels;
     if (b->in->shape.dims == 4)
         WEIR_TRY(weir_layout_lanes(b->in->layout, &s->at));
     else
-        s->at = (weir_lanes){.lanes = L, .units = (channels + L - 1) / L, .unit = L, .step = channels};
+        s->at = (weir_lanes){.lanes = L, .units = (channels + L - 1) / L, .sample = channels, .unit = L, .step = channels};
     if (s->at.lanes > L)
         return weir_fail(WEIR_FAILED, "batch norm: a layout with blocks of %lld channels", (long long)s->at.lanes);
     return WEIR_OK;
@@ -327,10 +342,14 @@ static weir_err bind_batchnorm(void *self, const weir_bind *b)
     return weir_bind_loop(b, WEIR_BACK_WEIGHTS, back, s, (weir_mem *[]){s->x, s->dy, s->part, s->kept, s->dx, NULL});
 }
 
+static bool mixes(const void *self) { return !((const weir_batchnorm *)self)->sync; }
+
 const weir_layer weir_layer_batchnorm = {
     .plug = {"batchnorm", "channels to mean 0 and variance 1 over the batch, scaled and shifted", sizeof(weir_batchnorm), options},
     .does_relu = true,
     .does_back = true,
+    .exact = true,
+    .mixes = mixes,
     .shape = shape,
     .open = open_norm,
     .bind = bind_batchnorm,

@@ -232,12 +232,12 @@ static weir_err find_copy(const weir_bind *b, const weir_use *from, const weir_l
     return make_copy(b, from, layout, out);
 }
 
-/* Where an op finds or leaves an argument that lies in another layout than it wants. */
-static weir_err stand_in(const weir_bind *b, weir_when phase, const weir_op *op, const weir_use *use, weir_use *other)
+weir_err weir_bind_stand_in(const weir_bind *b, weir_when phase, const weir_op *op, const weir_layout *wanted, const weir_use *use,
+                            weir_use *other)
 {
     weir_copy *copy = NULL;
 
-    *other = (weir_use){use->arg, NULL, weir_op_layout(op, use->arg)};
+    *other = (weir_use){use->arg, NULL, wanted};
     if (use->mem->slow && !weir_op_writes(op, use->arg)) {
         WEIR_TRY(find_copy(b, use, other->layout, &copy));
         other->mem = copy->mem;
@@ -255,7 +255,7 @@ weir_err weir_bind_op(const weir_bind *b, weir_when phase, weir_op *op, const we
         const weir_layout *wanted = weir_op_layout(op, use[i].arg);
         actual[i] = use[i];
         if (wanted && !weir_layout_same(wanted, use[i].layout))
-            WEIR_TRY(stand_in(b, phase, op, &use[i], &actual[i]));
+            WEIR_TRY(weir_bind_stand_in(b, phase, op, wanted, &use[i], &actual[i]));
         WEIR_TRY(weir_op_tie(op, use[i].arg, actual[i].mem));
         touch(b, phase, actual[i].mem);
     }

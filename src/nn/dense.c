@@ -1,6 +1,6 @@
 /* dense.c - y = x w' + b over the last dimension; the weights are used where they are, as PyTorch has them: [out, in]. */
 #include "core/vec.h"
-#include "nn/layer.h"
+#include "nn/exact.h"
 #include "nn/share.h"
 #include <math.h>
 #include <string.h>
@@ -89,6 +89,12 @@ static weir_err bind_outer(const weir_bind *b, const weir_dense_desc *s)
     return s->bias ? weir_bind_loop(b, WEIR_BACK_WEIGHTS, sum_bias, sum, (weir_mem *[]){sum->dy, NULL}) : WEIR_OK;
 }
 
+static weir_err bind_exact(const weir_bind *b, const weir_dense_desc *s)
+{
+    WEIR_TRY(weir_exact_outer(b, b->param[0].exact, b->out->grad, b->in->data, s));
+    return s->bias ? weir_exact_rows(b, b->param[1].exact, b->out->grad, s->rows, s->out) : WEIR_OK;
+}
+
 /* ---- the plan ---- */
 
 static weir_err bind_weights(const weir_bind *b, const weir_dense_desc *s, const weir_op *forward, const weir_use *x,
@@ -101,6 +107,8 @@ static weir_err bind_weights(const weir_bind *b, const weir_dense_desc *s, const
                       {WEIR_ARG_DIFF_BIAS, w[1].grad, w[1].plain}};
     weir_op *op;
 
+    if (b->exact)
+        return bind_exact(b, s);
     if (has_many_rows(s))
         return bind_outer(b, s);
     WEIR_TRY(weir_dnn_dense(b->dnn, WEIR_DO_BACK_WEIGHTS, s, forward, &op));
@@ -114,9 +122,9 @@ static weir_err find_room(const weir_bind *b, weir_mem *m, size_t bytes, weir_me
     return weir_bind_room(m, bytes) ? WEIR_OK : weir_bind_mem(b, bytes, out);
 }
 
-/* An op with `from` and `to` of the rows there are, which may take a few more. */
-static weir_err bind_rows(const weir_bind *b, weir_when phase, weir_op *op, weir_use from, weir_use to, const weir_use *more,
-                          int count)
+/* An op with `from` and `to` of the rows there are, which may take a few more. In exact mode it is for one of some pieces. */
+static weir_err bind_rows(const weir_bind *b, weir_when phase, weir_op *op, int64_t pieces, weir_use from, weir_use to,
+                          const weir_use *more, int count)
 {
     weir_mem *mine[2] = {from.mem, to.mem};
     weir_use use[4] = {from, to};
@@ -125,29 +133,56 @@ static weir_err bind_rows(const weir_bind *b, weir_when phase, weir_op *op, weir
         use[i] = i < 2 ? use[i] : more[i - 2];
         use[i].layout = weir_op_layout(op, use[i].arg);
         if (i < 2)
-            WEIR_TRY(find_room(b, mine[i], weir_layout_bytes(use[i].layout), &use[i].mem));
+            WEIR_TRY(find_room(b, mine[i], (size_t)pieces * weir_layout_bytes(use[i].layout), &use[i].mem));
+        if (i < 2 && b->exact)
+            use[i].layout = NULL;
     }
     if (use[0].mem != mine[0])
         WEIR_TRY(weir_bind_copy(b, phase, use[0].mem, mine[0]));
-    WEIR_TRY(weir_bind_op(b, phase, op, use, 2 + count));
+    WEIR_TRY(b->exact ? weir_bind_each(b, phase, op, pieces, use, 2 + count) : weir_bind_op(b, phase, op, use, 2 + count));
     return use[1].mem != mine[1] ? weir_bind_copy(b, phase, mine[1], use[1].mem) : WEIR_OK;
 }
 
-static weir_err bind_data(const weir_bind *b, const weir_dense_desc *s, const weir_op *forward)
+static weir_err make_op(const weir_bind *b, weir_do which, const weir_dense_desc *s, const weir_op *forward, weir_op **op)
+{
+    int threads = b->exact ? weir_share_alone() : 0;
+    weir_err err = weir_dnn_dense(b->dnn, which, s, forward, op);
+
+    if (b->exact)
+        weir_share_threads(threads);
+    return err;
+}
+
+static weir_err bind_data(const weir_bind *b, const weir_dense_desc *s, const weir_op *forward, int64_t pieces)
 {
     weir_use w = {WEIR_ARG_WEIGHTS, b->param[0].data, NULL};
     weir_op *op;
 
-    WEIR_TRY(weir_dnn_dense(b->dnn, WEIR_DO_BACK_DATA, s, forward, &op));
+    WEIR_TRY(make_op(b, WEIR_DO_BACK_DATA, s, forward, &op));
     bool product = weir_op_layout(op, WEIR_ARG_SRC) != NULL;
     weir_use dy = {product ? WEIR_ARG_SRC : WEIR_ARG_DIFF_DST, b->out->grad, NULL};
     weir_use dx = {product ? WEIR_ARG_DST : WEIR_ARG_DIFF_SRC, b->in->grad, NULL};
-    return bind_rows(b, WEIR_BACK_DATA, op, dy, dx, &w, 1);
+    return bind_rows(b, WEIR_BACK_DATA, op, pieces, dy, dx, &w, 1);
 }
 
 /* A sample is a row, or so few that kernels for few rows matter: the number of samples shall not be seen in a row's bits, or a
  * relu would let through on one worker what it stops on another. */
 enum { FEW_ROWS = 16 };
+
+/* In exact mode that is so for any number of rows, and of threads: each has a piece of the rows. */
+static weir_err cut_rows(const weir_bind *b, const weir_dense_desc *s, weir_dense_desc *piece, int64_t *pieces)
+{
+    int threads = b->exact ? weir_share_alone() : 1;
+    weir_err err;
+
+    *piece = *s;
+    *pieces = threads < s->rows ? threads : s->rows;
+    piece->rows = (s->rows + *pieces - 1) / *pieces;
+    err = s->steady ? weir_dnn_steady(b->dnn, piece, &piece->rows) : WEIR_OK;
+    if (b->exact)
+        weir_share_threads(threads);
+    return err;
+}
 
 static weir_err bind_dense(void *self, const weir_bind *b)
 {
@@ -161,22 +196,24 @@ static weir_err bind_dense(void *self, const weir_bind *b)
     WEIR_TRY(weir_bind_out(b, plain));
     WEIR_TRY(as_rows(b, b->in, &x, &in));
     WEIR_TRY(as_rows(b, b->out, &y, &out));
-    weir_dense_desc s = {x.dim[0], x.dim[1], y.dim[1], d->bias, b->relu, x.dim[0] < FEW_ROWS * b->in->shape.dim[0]};
-    weir_dense_desc padded = s;
+    weir_dense_desc s = {x.dim[0], x.dim[1], y.dim[1], d->bias, b->relu,
+                         b->exact || x.dim[0] < FEW_ROWS * b->in->shape.dim[0]};
+    weir_dense_desc piece;
+    int64_t pieces;
     weir_use from = {WEIR_ARG_SRC, b->in->data, in}, to = {WEIR_ARG_DST, b->out->data, out};
     weir_use more[] = {{WEIR_ARG_WEIGHTS, w[0].data, NULL}, {WEIR_ARG_BIAS, w[1].data, NULL}};
-    if (s.steady)
-        WEIR_TRY(weir_dnn_steady(b->dnn, &s, &padded.rows));
-    WEIR_TRY(weir_dnn_dense(b->dnn, WEIR_DO_FORWARD, &padded, NULL, &forward));
-    WEIR_TRY(bind_rows(b, WEIR_FORWARD, forward, from, to, more, 1 + d->bias));
+    WEIR_TRY(cut_rows(b, &s, &piece, &pieces));
+    WEIR_TRY(make_op(b, WEIR_DO_FORWARD, &piece, NULL, &forward));
+    WEIR_TRY(bind_rows(b, WEIR_FORWARD, forward, pieces, from, to, more, 1 + d->bias));
     WEIR_TRY(bind_weights(b, &s, s.steady ? NULL : forward, &from, &to));
-    return b->in->grad ? bind_data(b, &padded, s.steady ? NULL : forward) : WEIR_OK;
+    return b->in->grad ? bind_data(b, &piece, s.steady ? NULL : forward, pieces) : WEIR_OK;
 }
 
 const weir_layer weir_layer_dense = {
     .plug = {"dense", "every output a weighted sum of all inputs, over the last dimension", sizeof(dense), options},
     .plain = true,
     .does_relu = true,
+    .exact = true,
     .shape = shape,
     .bind = bind_dense,
 };

@@ -1,4 +1,4 @@
-/* dnn.c - engine, layouts, memory that moves, and ops. */
+/* dnn.c - engine, memory that moves, and ops. */
 #include <oneapi/dnnl/dnnl.h>
 #include <oneapi/dnnl/dnnl_debug.h>
 
@@ -59,6 +59,8 @@ int64_t weir_shape_count(const weir_shape *s, int64_t limit)
     return n;
 }
 
+int weir_arg_number(weir_arg a) { return arg_number[a]; }
+
 /* ---- the engine ---- */
 
 weir_err weir_dnn_open(weir_arena *arena, weir_dnn **out)
@@ -89,60 +91,14 @@ void weir_dnn_close(weir_dnn *d)
         dnnl_primitive_destroy(op->primitive);
         dnnl_primitive_desc_destroy(op->pd);
     }
+    for (weir_each *e = d->eaches; e; e = e->next)
+        weir_each_drop(e);
     for (weir_layout *l = d->layouts; l; l = l->next)
         dnnl_memory_desc_destroy(l->own);
+    for (int i = 0; i < d->part_streams; i++)
+        dnnl_stream_destroy(d->part_stream[i]);
     dnnl_stream_destroy(d->stream);
     dnnl_engine_destroy(d->engine);
-}
-
-/* ---- layouts ---- */
-
-weir_err weir_layout_plain(weir_dnn *d, const weir_shape *s, const weir_layout **out)
-{
-    weir_layout *l = WEIR_NEW(d->arena, weir_layout, 1);
-    dnnl_dims_t dim, stride;
-    dnnl_status_t status;
-    int64_t step = 1;
-
-    if (!l)
-        return weir_fail_nomem(sizeof *l);
-    for (int i = s->dims - 1; i >= 0; i--) {
-        dim[i] = s->dim[i];
-        stride[i] = step;
-        step *= s->dim[i];
-    }
-    if ((status = dnnl_memory_desc_create_with_strides(&l->own, s->dims, dim, dnnl_f32, stride)))
-        return weir_dnn_fail("layout", status);
-    l->md = l->own;
-    l->next = d->layouts;
-    d->layouts = l;
-    *out = l;
-    return WEIR_OK;
-}
-
-size_t weir_layout_bytes(const weir_layout *l) { return dnnl_memory_desc_get_size(l->md); }
-
-bool weir_layout_same(const weir_layout *a, const weir_layout *b) { return a == b || dnnl_memory_desc_equal(a->md, b->md); }
-
-static bool query(const weir_layout *l, dnnl_query_t what, void *out) { return !dnnl_memory_desc_query(l->md, what, out); }
-
-weir_err weir_layout_lanes(const weir_layout *l, weir_lanes *out)
-{
-    dnnl_dims_t *dim, *stride, *block, *which;
-    int dims = 0, blocks = 0;
-    bool known = query(l, dnnl_query_ndims_s32, &dims) && query(l, dnnl_query_dims, &dim) &&
-                 query(l, dnnl_query_strides, &stride) && query(l, dnnl_query_inner_nblks_s32, &blocks) &&
-                 query(l, dnnl_query_inner_blks, &block) && query(l, dnnl_query_inner_idxs, &which);
-
-    if (!known || dims != 4 || blocks > 1 || (blocks && (*which)[0] != 1) || (*stride)[2] != (*stride)[3] * (*dim)[3])
-        return weir_fail(WEIR_FAILED, "a layout that our own loops do not know");
-    out->padded = blocks > 0;
-    out->lanes = blocks ? (*block)[0] : (*stride)[1] == 1 ? 16 : 1;
-    out->units = ((*dim)[1] + out->lanes - 1) / out->lanes;
-    out->sample = (*stride)[0];
-    out->unit = blocks ? (*stride)[1] : (*stride)[1] * out->lanes;
-    out->step = (*stride)[3];
-    return WEIR_OK;
 }
 
 /* ---- memory ---- */

@@ -37,6 +37,10 @@ typedef struct weir_lanes {
     bool padded; /* lanes beyond c exist */
 } weir_lanes;
 weir_err weir_layout_lanes(const weir_layout *, weir_lanes *);
+/* The same for n samples, which lie behind each other. */
+weir_err weir_layout_batch(weir_dnn *, const weir_layout *, int64_t n, const weir_layout **);
+/* For every element, counted in plain order, the place among the layout's floats where it lies. */
+weir_err weir_layout_places(const weir_layout *, uint32_t *place);
 
 /* ---- memory ---- */
 typedef struct weir_mem {
@@ -90,6 +94,22 @@ weir_err weir_op_tie(weir_op *, weir_arg, weir_mem *);
 /* WEIR_FAILED, naming it, unless every argument is tied. */
 weir_err weir_op_whole(const weir_op *);
 weir_err weir_op_run(void *op); /* void *, so that it is a step of a plan */
+
+/* ---- one op, many pieces ---- */
+/* An op that was made for one piece (a sample, some rows) and for one thread (weir_share_alone), run on piece after piece: what it
+ * makes of a piece depends on nothing but the piece. The pieces are cut into parts, which threads share. Not an op's own ties but
+ * these say where its arguments are. */
+typedef struct weir_each weir_each;
+weir_err weir_each_new(weir_dnn *, const weir_op *, int64_t pieces, weir_each **);
+int weir_each_parts(const weir_each *);
+/* Where an argument is: one for all; behind each other, one a piece; or memory of its own for each part, `weir_each_step` apart. */
+typedef enum { WEIR_BY_ALL, WEIR_BY_PIECE, WEIR_BY_PART } weir_by;
+weir_err weir_each_tie(weir_each *, weir_arg, weir_mem *, weir_by);
+size_t weir_each_step(const weir_each *, weir_arg);
+/* Calls then(arg, part, first) behind every piece; first: of its part. */
+void weir_each_then(weir_each *, void (*then)(void *arg, int part, bool first), void *arg);
+weir_err weir_each_whole(const weir_each *); /* WEIR_FAILED unless every argument is tied */
+weir_err weir_each_run(void *each);
 
 /* Which of a layer's three computations. */
 typedef enum { WEIR_DO_FORWARD, WEIR_DO_BACK_DATA, WEIR_DO_BACK_WEIGHTS } weir_do;

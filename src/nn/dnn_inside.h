@@ -33,7 +33,31 @@ struct weir_dnn {
     dnnl_stream_t stream;
     weir_layout *layouts;
     weir_op *ops;
+    weir_each *eaches;
+    dnnl_stream_t *part_stream; /* one a part of a weir_each */
+    int part_streams;
 };
+
+/* An argument of a weir_each. */
+typedef struct weir_each_arg {
+    weir_mem *mem;
+    size_t by_piece, by_part;
+} weir_each_arg;
+
+struct weir_each {
+    const weir_op *op;
+    int64_t pieces;
+    int parts, args;
+    weir_each_arg at[WEIR_ARGS];
+    dnnl_exec_arg_t *arg; /* WEIR_ARGS a part */
+    dnnl_status_t *status;
+    void (*then)(void *arg, int part, bool first);
+    void *then_arg;
+    weir_each *next;
+};
+void weir_each_drop(weir_each *);
+/* The library's number of an argument. */
+int weir_arg_number(weir_arg);
 
 /* WEIR_FAILED with what was tried and the library's word for what happened. */
 weir_err weir_dnn_fail(const char *what, dnnl_status_t);

@@ -11,7 +11,7 @@ typedef struct embedding {
 
 /* For one batch size. Where a token occurs: head of its list, and for every place the next one; -1 ends it. */
 typedef struct bound {
-    weir_mem *token, *table, *grad, *y, *dy, *head, *next;
+    weir_mem *token, *table, *grad, *exact, *y, *dy, *head, *next; /* exact NULL: not exact mode */
     int64_t rows, vocabulary, width;
 } bound;
 
@@ -74,6 +74,17 @@ static void sum_rows(void *arg, int64_t from, int64_t to)
     }
 }
 
+static void add_exact(void *arg, int64_t from, int64_t to)
+{
+    const bound *b = arg;
+    const int32_t *head = b->head->at, *next = b->next->at;
+    const float *dy = b->dy->at;
+
+    for (int64_t v = from; v < to; v++)
+        for (int32_t i = head[v]; i >= 0; i = next[i])
+            weir_vec_best()->add_wide((double *)b->exact->at + v * b->width, dy + i * b->width, (size_t)b->width);
+}
+
 static weir_err back(void *arg)
 {
     const bound *b = arg;
@@ -85,7 +96,7 @@ static weir_err back(void *arg)
         next[i] = head[token[i]];
         head[token[i]] = (int32_t)i;
     }
-    weir_share(b->vocabulary, 16, sum_rows, arg);
+    weir_share(b->vocabulary, 16, b->exact ? add_exact : sum_rows, arg);
     return WEIR_OK;
 }
 
@@ -101,6 +112,7 @@ static weir_err bind_embedding(void *self, const weir_bind *b)
     WEIR_TRY(weir_bind_out(b, plain));
     *s =
         (bound){.token = b->in->data, .table = b->param[0].data, .grad = b->param[0].grad, .y = b->out->data, .dy = b->out->grad};
+    s->exact = b->param[0].exact;
     s->width = b->out->shape.dim[2];
     s->rows = b->in->shape.dim[0] * b->in->shape.dim[1];
     s->vocabulary = (int64_t)(s->table->bytes / sizeof(float)) / s->width;
@@ -115,6 +127,7 @@ static weir_err bind_embedding(void *self, const weir_bind *b)
 const weir_layer weir_layer_embedding = {
     .plug = {"embedding", "a learned row of numbers for every token", sizeof(embedding), options},
     .tokens = true,
+    .exact = true,
     .shape = shape,
     .bind = bind_embedding,
 };

@@ -290,7 +290,7 @@ static void tie_tensors(weir_graph *g)
         if (owner < 0)
             continue;
         g->node[i].tensor[0] = g->node[owner].tensor[0];
-        for (int k = 0; k < i; k++)
+        for (int k = owner; k < i; k++)
             g->node[k].later |= k == owner || g->node[k].owner == owner;
     }
 }

@@ -29,6 +29,16 @@ typedef struct weir_product {
     bool add;
 } weir_product;
 
+/* A tile of C += A' B in double, where a product of two floats is exact: A is depth x WEIR_WIDE_ROWS, B depth x WEIR_WIDE_COLS, and of
+ * C only `rows` and `cols` are there, rows `row` apart. */
+enum { WEIR_WIDE_ROWS = 4, WEIR_WIDE_COLS = 16 };
+typedef struct weir_wide {
+    int64_t depth, rows, cols;
+    const double *a, *b;
+    double *c;
+    int64_t row;
+} weir_wide;
+
 /* Some cells (at most WEIR_UNIT) of `rows` streams at one time step. Each pointer is at the first row's first cell, each step is
  * from row to row. The four gates i, f, g, o of a cell are `gap` apart. */
 typedef struct weir_lstm_cells {
@@ -53,6 +63,7 @@ typedef struct weir_lstm_cells {
 typedef struct weir_kernels {
     const char *isa;
     void (*product)(const weir_product *);
+    void (*wide)(const weir_wide *);
     /* WEIR_UNIT rows of n numbers, n whole units, to n rows of WEIR_UNIT */
     void (*turn)(float *to, const float *from, int64_t n);
     /* the largest; -INFINITY of none; NaNs are passed over */

@@ -83,6 +83,40 @@ static void product(const weir_product *p)
         strip(p, 1, p->b.at + u * p->b.unit, p->c.at + u * p->c.unit);
 }
 
+/* ---- the same in double ---- */
+
+typedef double doubles __attribute__((vector_size(LANES / 2 * sizeof(double)), aligned(sizeof(double))));
+enum { HALF = LANES / 2, SPAN = 2 * HALF }; /* two vectors of columns at a time: with four rows their sums fill any machine's registers */
+
+INLINE void wide_span(const weir_wide *p, const double *b, double *sum)
+{
+    doubles s[WEIR_WIDE_ROWS][2] = {0};
+    const double *a = p->a;
+
+    for (int64_t k = 0; k < p->depth; k++, a += WEIR_WIDE_ROWS, b += WEIR_WIDE_COLS) {
+        doubles left = *(const doubles *)b, right = *(const doubles *)(b + HALF);
+        for (int r = 0; r < WEIR_WIDE_ROWS; r++) {
+            s[r][0] += a[r] * left;
+            s[r][1] += a[r] * right;
+        }
+    }
+    for (int r = 0; r < WEIR_WIDE_ROWS; r++) {
+        *(doubles *)(sum + r * WEIR_WIDE_COLS) = s[r][0];
+        *(doubles *)(sum + r * WEIR_WIDE_COLS + HALF) = s[r][1];
+    }
+}
+
+static void wide(const weir_wide *p)
+{
+    double sum[WEIR_WIDE_ROWS * WEIR_WIDE_COLS];
+
+    for (int at = 0; at < WEIR_WIDE_COLS; at += SPAN)
+        wide_span(p, p->b + at, sum + at);
+    for (int64_t r = 0; r < p->rows; r++)
+        for (int64_t c = 0; c < p->cols; c++)
+            p->c[r * p->row + c] += sum[r * WEIR_WIDE_COLS + c];
+}
+
 enum { SQUARE = WEIR_UNIT * WEIR_UNIT };
 
 /* A perfect shuffle. The place's bits go round by one: after half of them, rows have become columns. */
@@ -282,4 +316,4 @@ static void lstm_back(const weir_lstm_cells *s)
             row_back(s, r, s->cells);
 }
 
-const weir_kernels WEIR_KERNELS = {WEIR_KERNELS_ISA, product, turn, most, exp_sum, exp_to, softmax_back, lstm, lstm_back};
+const weir_kernels WEIR_KERNELS = {WEIR_KERNELS_ISA, product, wide, turn, most, exp_sum, exp_to, softmax_back, lstm, lstm_back};

@@ -272,7 +272,7 @@ static weir_err back_node(weir_model *m, const weir_plan *p, int i, bool add, vo
     const weir_node *node = &m->graph->node[i];
 
     WEIR_TRY(p ? weir_stage_run(&p->stage[i], WEIR_BACK_WEIGHTS) : idle(m, node, WEIR_BACK_WEIGHTS));
-    if (p)
+    if (p && !m->exact)
         add_gradients(m, node, add);
     if (ready && node->ready >= 0)
         ready(arg, node->ready);
@@ -285,9 +285,11 @@ weir_err weir_model_backward(weir_model *m, float scale, bool add, void (*ready)
 
     if (!m->grad || (!m->empty && !p) || !m->engine.run.pass.training)
         return weir_fail(WEIR_FAILED, "model %s: backward without a training forward, or without a gradient", m->name);
-    if (!p && !add)
+    if (m->exact && !add)
+        memset(m->exact, 0, m->graph->params * sizeof *m->exact);
+    else if (!p && !add)
         memset(m->grad, 0, m->graph->params * sizeof *m->grad);
-    if (p && add != m->adds)
+    if (p && !m->exact && add != m->adds)
         point_gradients(m, add);
     m->engine.run.scale = scale;
     m->last = NULL; /* backward uses up what forward left */

@@ -10,6 +10,7 @@ struct weir_model {
     weir_engine engine;
     int room;
     float *param, *grad;
+    double *exact; /* in place of grad; NULL: not exact mode */
     weir_plan *plans;
     weir_plan *last;  /* whose activations are in the pool, with what backward needs; NULL: none */
     bool empty;       /* the last forward had no samples */

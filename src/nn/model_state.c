@@ -1,4 +1,5 @@
-/* model_state.c - what a model has besides parameters: carried state, running statistics; and who is to blame for a NaN. */
+/* model_state.c - what a model has besides parameters: exact sums, carried state, running statistics; and who is to blame for a
+ * NaN. */
 #include "core/vec.h"
 #include "nn/model_inside.h"
 #include <math.h>
@@ -8,6 +9,25 @@ void weir_model_on_sum(weir_model *m, weir_model_sum *sum, void *arg)
 {
     m->sum = sum;
     m->sum_arg = arg;
+}
+
+weir_err weir_model_exact(weir_model *m, double *grad, bool alone)
+{
+    for (int i = 0; i < m->graph->nodes; i++) {
+        const weir_node *n = &m->graph->node[i];
+        if (n->weights && !n->layer->exact)
+            return weir_fail(WEIR_MISFIT, "layer %s of %s has no exact sums: %s layers cannot do without --exact no", n->name, m->name,
+                             n->layer->plug.name);
+        if (!alone && n->layer->mixes && n->layer->mixes(n->self))
+            return weir_fail(WEIR_MISFIT,
+                             "layer %s of %s looks at the samples of one worker only: exact sums over several need its sync=yes",
+                             n->name, m->name);
+    }
+    WEIR_TRY(weir_engine_exact(&m->engine));
+    for (int i = 0; i < m->graph->tensors; i++)
+        weir_mem_point(m->engine.param[i].exact, grad + m->graph->tensor[i].at);
+    m->exact = grad;
+    return WEIR_OK;
 }
 
 float *weir_model_still(const weir_model *m, size_t *n)

@@ -1,5 +1,6 @@
 /* netfile.c - first the text becomes statements of words, then the statements are walked, and repeats unrolled. */
 #include "nn/netfile.h"
+#include "core/hash.h"
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +12,7 @@ enum { MAX_WORDS = 24, MAX_WORD = 200, MAX_NAME = 96, MAX_LINES = 4096, MAX_TURN
 typedef struct statement {
     char *word[MAX_WORDS];
     int col[MAX_WORDS], words, line;
+    int end; /* of a repeat: its `end`; 0: it has none */
 } statement;
 
 /* A repeat that is being walked. */
@@ -257,25 +259,27 @@ static weir_err split_options(const reader *r, const statement *s, int from, wei
 }
 
 /* The name that the line gives, or the kind and its running number. */
-static weir_err name_layer(const reader *r, const statement *s, const turn *t, bool given, const char **out)
+static weir_err name_layer(const reader *r, const statement *s, const turn *t, bool given, weir_net_line *l)
 {
     char name[MAX_NAME];
+    uint64_t kind = l->kind_hash = weir_hash(s->word[0], strlen(s->word[0]), 0);
     int number = 1;
 
     for (int i = 0; i < r->file->lines; i++)
-        number += !strcmp(r->file->line[i].kind, s->word[0]);
+        number += r->file->line[i].kind_hash == kind && !strcmp(r->file->line[i].kind, s->word[0]);
     if (!given)
         snprintf(name, sizeof name, "%.60s%d", s->word[0], number);
     else if (!is_word(s->word[1], "_.-%") || !put_turns(s->word[1], t->numbers, name, sizeof name))
         return fail_at(r, s, 1, "a name is a letter with letters, digits and _ . - behind it, and not long");
     if (strchr(name, '%'))
         return fail_at(r, s, 1, "% is the number of the turn, and only known inside a repeat");
+    l->name_hash = weir_hash(name, strlen(name), 0);
     for (int i = 0; i < r->file->lines; i++)
-        if (!strcmp(r->file->line[i].name, name))
+        if (r->file->line[i].name_hash == l->name_hash && !strcmp(r->file->line[i].name, name))
             return weir_fail(WEIR_INVALID, "%s:%d:%d: the name %s is that of line %d already%s", r->file->path, s->line,
                              s->col[given], name, r->file->line[i].line,
                              t->number && given ? ": inside a repeat put a % into it" : "");
-    return (*out = weir_copy_text(r->arena, name)) ? WEIR_OK : weir_fail_nomem(sizeof name);
+    return (l->name = weir_copy_text(r->arena, name)) ? WEIR_OK : weir_fail_nomem(sizeof name);
 }
 
 static weir_err layer_line(reader *r, const statement *s, const turn *t)
@@ -290,7 +294,7 @@ static weir_err layer_line(reader *r, const statement *s, const turn *t)
         return fail_at(r, s, 0, "the model has too many layers");
     *l = (weir_net_line){.kind = s->word[0], .line = s->line, .col = s->col[0], .turn = t->number, .turns = t->numbers};
     l->sizes = r->file->sizes;
-    WEIR_TRY(name_layer(r, s, t, given, &l->name));
+    WEIR_TRY(name_layer(r, s, t, given, l));
     WEIR_TRY(split_options(r, s, 1 + given, &option));
     l->option = option;
     l->options = s->words - 1 - given;
@@ -308,16 +312,21 @@ static weir_err bench_line(reader *r, const statement *s, const turn *t)
 
 /* ---- repeats ---- */
 
-/* The `end` that belongs to the repeat at i; 0: there is none (0 can hold no end that belongs to anything). */
-static int find_end(const reader *r, int i)
+/* Finds the end of every repeat. Those still open are linked by the same field, innermost first. */
+static void pair_repeats(reader *r)
 {
-    for (int depth = 0; i < r->statements; i++) {
-        const char *word = r->statement[i].word[0];
-        depth += !strcmp(word, "repeat") - !strcmp(word, "end");
-        if (!depth)
-            return i;
-    }
-    return 0;
+    int open = -1, next;
+
+    for (int i = 0; i < r->statements; i++)
+        if (!strcmp(r->statement[i].word[0], "repeat")) {
+            r->statement[i].end = open;
+            open = i;
+        } else if (!strcmp(r->statement[i].word[0], "end") && open >= 0) {
+            next = r->statement[open].end;
+            r->statement[open].end = i, open = next;
+        }
+    for (; open >= 0; open = next)
+        next = r->statement[open].end, r->statement[open].end = 0;
 }
 
 static weir_err walk(reader *r, int from, int to, const turn *t);
@@ -359,9 +368,8 @@ static weir_err walk(reader *r, int from, int to, const turn *t)
         if (!strcmp(s->word[0], "size")) {
             WEIR_TRY(size_line(r, s, t));
         } else if (!strcmp(s->word[0], "repeat")) {
-            int end = find_end(r, i);
-            WEIR_TRY(repeat(r, i, end, t));
-            i = end;
+            WEIR_TRY(repeat(r, i, s->end, t));
+            i = s->end;
         } else if (!strcmp(s->word[0], "bench")) {
             WEIR_TRY(bench_line(r, s, t));
         } else if (!strcmp(s->word[0], "end")) {
@@ -385,6 +393,7 @@ weir_err weir_netfile_read(const char *path, const char *text, size_t n, const c
     f->size[f->sizes++] = (weir_size){"classes", classes};
     WEIR_TRY(split_text(&r, text, n));
     WEIR_TRY(check_changed(&r));
+    pair_repeats(&r);
     WEIR_TRY(walk(&r, 0, r.statements, &(turn){0}));
     *out = f;
     return WEIR_OK;

@@ -26,6 +26,7 @@ typedef struct weir_net_option {
 /* One layer. */
 typedef struct weir_net_line {
     const char *kind, *name;
+    uint64_t kind_hash, name_hash; /* so that files with thousands of layers are read in no time */
     int line, col;
     const weir_net_option *option;
     int options;

@@ -63,6 +63,19 @@ void weir_engine_close(weir_engine *e)
     e->dnn = NULL;
 }
 
+weir_err weir_engine_exact(weir_engine *e)
+{
+    const weir_graph *g = e->graph;
+
+    for (int i = 0; i < g->tensors; i++)
+        WEIR_TRY(weir_mem_new(e->dnn, g->tensor[i].n * sizeof(double), &e->param[i].exact));
+    for (int i = 0; i < g->nodes; i++)
+        if (g->node[i].owner >= 0)
+            e->tied[i].exact = e->param[g->node[i].tensor[0]].exact;
+    e->exact = true;
+    return WEIR_OK;
+}
+
 void weir_engine_refresh(weir_engine *e)
 {
     for (int i = 0; i < e->graph->tensors; i++) {
@@ -163,7 +176,8 @@ static weir_err bind_node(weir_plan *p, int i)
     const weir_node *n = &e->graph->node[i];
     weir_param param[WEIR_LAYER_WEIGHTS];
     weir_act *in[2] = {0};
-    weir_bind b = {.plan = p, .stage = s, .dnn = e->dnn, .arena = e->arena, .run = &e->run, .name = n->name, .out = &s->out};
+    weir_bind b = {.plan = p, .stage = s, .dnn = e->dnn, .arena = e->arena, .run = &e->run, .name = n->name, .out = &s->out,
+                   .exact = e->exact};
 
     s->index = i;
     s->node = n;

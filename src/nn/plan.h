@@ -12,6 +12,7 @@ typedef struct weir_engine {
     weir_param *param; /* one a tensor of the graph */
     weir_param *still; /* one a still */
     weir_param *tied;  /* one a node: its first tensor where that is another's too, with a gradient of its own */
+    bool exact;
     weir_run run;
 } weir_engine;
 
@@ -54,6 +55,8 @@ typedef struct weir_plan {
 
 weir_err weir_engine_open(const weir_graph *, weir_arena *, weir_engine *);
 void weir_engine_close(weir_engine *);
+/* Before the first plan: gradients are summed in double, see weir_model_exact. Their mems are made, and pointed by the caller. */
+weir_err weir_engine_exact(weir_engine *);
 /* The parameters have changed: copies in other layouts are stale. */
 void weir_engine_refresh(weir_engine *);
 /* Those of a node, in the order in which its layer declared them. */
@@ -68,6 +71,9 @@ weir_err weir_stage_run(const weir_stage *, weir_when);
 
 /* bind.c: a reorder as a step; the args of the two are not looked at. */
 weir_err weir_bind_reorder(const weir_bind *, weir_when, const weir_use *from, const weir_use *to);
+
+/* Where an op finds or leaves what lies in another layout than the one `wanted`: before the op, a reorder where it reads. */
+weir_err weir_bind_stand_in(const weir_bind *, weir_when, const weir_op *, const weir_layout *wanted, const weir_use *, weir_use *other);
 
 /* place.c: offsets such that mems whose lifetimes meet do not overlap; returns the bytes needed. */
 weir_err weir_mems_place(weir_mem *list, size_t *bytes);

@@ -1,7 +1,7 @@
 /* position.c - adds a learned row of numbers to every place of a window, the same in every sample. The gradient passes as it is.
  */
 #include "core/vec.h"
-#include "nn/layer.h"
+#include "nn/exact.h"
 #include "nn/share.h"
 #include <string.h>
 
@@ -77,7 +77,8 @@ static weir_err bind_position(void *self, const weir_bind *b)
     *s = (bound){in->data, out->data, out->grad, b->param[0].data, b->param[0].grad, in->shape.dim[0], 0};
     s->floats = in->shape.dim[1] * in->shape.dim[2];
     WEIR_TRY(weir_bind_loop(b, WEIR_FORWARD, forward, s, (weir_mem *[]){s->x, s->y, NULL}));
-    WEIR_TRY(weir_bind_loop(b, WEIR_BACK_WEIGHTS, back, s, (weir_mem *[]){s->dy, NULL}));
+    WEIR_TRY(b->exact ? weir_exact_rows(b, b->param[0].exact, s->dy, s->samples, s->floats)
+                      : weir_bind_loop(b, WEIR_BACK_WEIGHTS, back, s, (weir_mem *[]){s->dy, NULL}));
     if (!in->grad)
         return WEIR_OK;
     if (weir_bind_same(b, out->grad, in->grad))
@@ -88,6 +89,7 @@ static weir_err bind_position(void *self, const weir_bind *b)
 const weir_layer weir_layer_position = {
     .plug = {"position", "adds a learned row of numbers to every place of a window", 0, NULL},
     .plain = true,
+    .exact = true,
     .shape = shape,
     .bind = bind_position,
 };

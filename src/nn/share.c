@@ -46,5 +46,13 @@ void weir_share(int64_t n, int64_t grain, void (*part)(void *, int64_t, int64_t)
 
 void weir_share_threads(int threads) { omp_set_num_threads(threads); }
 
+int weir_share_alone(void)
+{
+    int threads = omp_get_max_threads();
+
+    omp_set_num_threads(1);
+    return threads;
+}
+
 int weir_share_slot(void) { return omp_get_thread_num(); }
 int weir_share_slots(void) { return omp_get_max_threads(); }

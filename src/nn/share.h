@@ -12,4 +12,6 @@ int weir_share_slot(void);
 int weir_share_slots(void);
 /* As weir_model_threads says. */
 void weir_share_threads(int threads);
+/* One thread from here on; returns how many there were, for weir_share_threads. */
+int weir_share_alone(void);
 #endif

@@ -1,4 +1,4 @@
-/* comm.c - a queue of jobs one way, a queue of answers back. */
+/* comm.c - a queue of jobs one way, a queue of answers back; among the answers may be a request to lend a hand. */
 #include "train/comm.h"
 #include <stdio.h>
 
@@ -12,7 +12,9 @@ typedef struct job {
 
 struct weir_comm {
     weir_net *net;
-    weir_queue *jobs, *answers;
+    weir_queue *jobs, *answers, *hands;
+    void (*hand)(void *); /* what compute is asked to do while it waits */
+    void *hand_arg;
     job job[ROOM + 1]; /* reused in order: the queue is full before one would be overwritten */
     unsigned posted;
     weir_err err; /* of the first job that failed, with its sentence; written by the comm task before it answers */
@@ -42,8 +44,24 @@ weir_err weir_comm_call(weir_comm *c, weir_err (*fn)(void *), void *arg)
     void *done;
 
     WEIR_TRY(post(c, fn, arg, true));
-    WEIR_TRY(weir_queue_get(c->answers, &done, WEIR_NEVER));
+    for (;;) {
+        WEIR_TRY(weir_queue_get(c->answers, &done, WEIR_NEVER));
+        if (done != &c->hand)
+            break;
+        c->hand(c->hand_arg);
+        WEIR_TRY(weir_queue_put(c->hands, c));
+    }
     return c->err ? weir_fail(c->err, "%s", c->why) : WEIR_OK;
+}
+
+void weir_comm_lend(weir_comm *c, void (*fn)(void *), void *arg)
+{
+    void *done;
+
+    c->hand = fn;
+    c->hand_arg = arg;
+    if (weir_queue_put(c->answers, &c->hand) || weir_queue_get(c->hands, &done, WEIR_NEVER))
+        fn(arg); /* it cannot: the queues hold what is needed, and are shut by compute itself */
 }
 
 static weir_err nothing(void *arg)
@@ -95,12 +113,15 @@ weir_err weir_comm_run(weir_net *net, weir_err (*fn)(weir_comm *, void *), void 
     err = weir_queue_new(weir_net_rt(net), ROOM, &c->jobs);
     if (!err)
         err = weir_queue_new(weir_net_rt(net), 2, &c->answers);
+    if (!err)
+        err = weir_queue_new(weir_net_rt(net), 1, &c->hands);
     if (!err && !(err = weir_task_start(weir_net_rt(net), "compute", compute, c, &task))) {
         serve(c);
         err = weir_task_join(task);
     }
     if (!err && c->err)
         err = weir_fail(c->err, "%s", c->why);
+    weir_queue_free(c->hands);
     weir_queue_free(c->answers);
     weir_queue_free(c->jobs);
     weir_arena_free(arena);

@@ -70,6 +70,14 @@ weir_err weir_trainer_replicas(weir_trainer *t, int *replicas)
     return WEIR_OK;
 }
 
+static weir_err check_job(void *replica) { return weir_replica_check(replica); }
+
+weir_err weir_trainer_check(weir_trainer *t)
+{
+    t->replica.step = t->step;
+    return t->all.size > 1 ? weir_comm_call(t->comm, check_job, &t->replica) : WEIR_OK;
+}
+
 static weir_err settle_job(void *arg)
 {
     weir_trainer *t = arg;

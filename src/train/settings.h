@@ -6,13 +6,13 @@
 
 typedef struct weir_settings {
     const char *model, *data, *optim, *lr, *exchange, *codec, *coll, *net;
-    int64_t epochs, steps, batch, accumulate, workers, threads, seed, keep;
+    int64_t epochs, steps, batch, accumulate, workers, threads, seed, keep, check_every;
     double clip, timeout, stall;
     const char *out, *log, *resume;
     const char *save_every, *eval_every;
     const char *rendezvous, *key;
     int64_t rank, size; /* as given: see weir_settings_given */
-    bool quiet, insecure;
+    bool quiet, exact, insecure;
     weir_arena *arena;   /* of the texts above */
     uint64_t given;      /* bit i: option i of the table was set by the user */
 } weir_settings;

@@ -1,5 +1,6 @@
 /* setup.c - opening and closing a trainer. */
 #include "core/hash.h"
+#include "nn/share.h"
 #include "train/trainer.h"
 #include <string.h>
 #include <unistd.h>
@@ -56,6 +57,13 @@ static long ranks_here(const weir_net *net)
     return count;
 }
 
+static weir_err open_exact(weir_trainer *t)
+{
+    if (!(t->exact = WEIR_NEW(t->arena, double, t->params + WEIR_NOTES)))
+        return weir_fail_nomem(t->params * sizeof(double));
+    return weir_model_exact(t->model, t->exact, t->all.size == 1);
+}
+
 static weir_err open_model(weir_trainer *t)
 {
     weir_model_input in = model_input(&t->data.facts);
@@ -77,10 +85,27 @@ static weir_err open_model(weir_trainer *t)
     if (!t->param || !t->grad)
         return weir_fail_nomem(2 * t->params * sizeof(float));
     weir_model_attach(t->model, t->param, t->grad);
+    if (t->set->exact)
+        WEIR_TRY(open_exact(t));
     weir_model_init(t->model, (uint64_t)t->set->seed);
     if (t->all.size > 1)
         weir_model_on_sum(t->model, sum_for_model, t);
     return name_streams(t);
+}
+
+/* A loop over the threads of the model. */
+typedef struct shared_loop { int64_t n; void (*part)(void *, int64_t, int64_t); void *arg; } shared_loop;
+
+static void run_loop(void *loop)
+{
+    const shared_loop *l = loop;
+
+    weir_share(l->n, 1, l->part, l->arg);
+}
+
+static void share(void *trainer, int64_t n, void (*part)(void *, int64_t, int64_t), void *arg)
+{
+    weir_comm_lend(((weir_trainer *)trainer)->comm, run_loop, &(shared_loop){n, part, arg});
 }
 
 static weir_err open_exchange(weir_trainer *t)
@@ -105,11 +130,31 @@ static weir_err open_exchange(weir_trainer *t)
     WEIR_TRY(weir_buckets_cut(tensor, tensors, BUCKET_BYTES, whole, t->param, t->grad, t->arena, &bucket, &t->lanes));
     WEIR_TRY(weir_lanes_make(bucket, t->lanes, s->codec, s->optim, t->arena, &t->lane));
     t->lane[t->lanes - 1].notes = WEIR_NOTES;
-    for (int i = 0; i < t->lanes; i++)
+    for (int i = 0; i < t->lanes; i++) {
         t->lane[i].owner = t;
+        t->lane[i].exact = t->exact ? t->exact + bucket[i].at : NULL;
+    }
     WEIR_TRY(weir_plug_make(exchange, "exchange", s->exchange, t->arena, &t->exchanger));
-    weir_exchange_env env = {&t->all, &t->all, &t->coll, t->lane, t->lanes, t->arena};
+    weir_exchange_env env = {&t->all, &t->all, &t->coll, t->lane, t->lanes, t->arena, t->threads > 1 ? share : NULL, t};
     return t->exchange->init(t->exchanger, &env);
+}
+
+/* Before anything collective is tried with settings that may differ. */
+static weir_err agree_job(void *trainer)
+{
+    weir_trainer *t = trainer;
+    char more[200];
+
+    snprintf(more, sizeof more, "training-samples %llu\ntest-samples %llu\nclasses %lld\n", (unsigned long long)t->data.facts.count[WEIR_TRAIN],
+             (unsigned long long)t->data.facts.count[WEIR_TEST], (long long)t->data.facts.classes);
+    return weir_agree_settings(&t->all, t->set, more, t->arena);
+}
+
+static weir_err open_replica(weir_trainer *t)
+{
+    t->replica = (weir_replica){.coll = &t->coll, .group = &t->all, .param = t->param};
+    t->replica.tensor = weir_model_tensors(t->model, &t->replica.tensors);
+    return weir_replica_open(&t->replica, t->arena);
 }
 
 weir_err weir_trainer_open(weir_trainer *t)
@@ -120,9 +165,12 @@ weir_err weir_trainer_open(weir_trainer *t)
     if (!(t->arena = weir_arena_new()))
         return weir_fail_nomem(0);
     WEIR_TRY(weir_group_all(t->net, t->arena, &t->all));
-    WEIR_TRY(weir_coll_open(t->set->coll, &t->all, t->arena, &t->coll));
     WEIR_TRY(open_data(t));
+    if (t->all.size > 1)
+        WEIR_TRY(weir_comm_call(t->comm, agree_job, t));
+    WEIR_TRY(weir_coll_open(t->set->coll, &t->all, t->arena, &t->coll));
     WEIR_TRY(open_model(t));
+    WEIR_TRY(open_replica(t));
     return open_exchange(t);
 }
 

@@ -30,6 +30,8 @@ static void write_notes(weir_trainer *t, const weir_score *score, double divisor
     note[WEIR_NOTE_TERM] = stop && stop != SIGINT && stop != SIGHUP;
     note_bytes(&note[WEIR_NOTE_SENT], t->step_sent);
     note_bytes(&note[WEIR_NOTE_RECEIVED], t->step_received);
+    for (int i = 0; i < WEIR_NOTES && t->exact; i++)
+        t->exact[t->params + (size_t)i] = i == WEIR_NOTE_LOSS ? score->loss / divisor : (double)note[i];
 }
 
 static int stop_signal(const float *note)

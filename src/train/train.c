@@ -211,6 +211,8 @@ static weir_err steps(session *s, weir_trainer *t)
     WEIR_TRY(weir_steps_read("--save-every", s->set->save_every, t->epoch_steps, &save_every));
     while (t->step < t->steps && !t->stopped) {
         WEIR_TRY(one_step(s, t));
+        if (due(t->step, (uint64_t)s->set->check_every))
+            WEIR_TRY(weir_trainer_check(t));
         if (due(t->step, eval_every) && !t->stopped) {
             WEIR_TRY(evaluate(s, t));
             evaluated = t->step;
@@ -248,6 +250,7 @@ static weir_err compute(weir_comm *comm, void *arg)
              (unsigned long long)t->step, (unsigned long long)t->steps);
     WEIR_TRY(weir_report_start(s->journal, t));
     WEIR_TRY(weir_trainer_begin(t));
+    WEIR_TRY(weir_trainer_check(t));
     WEIR_TRY(steps(s, t));
     weir_net_phase(t->net, WEIR_PHASE_END, t->step);
     return weir_report_end(s->journal, t, &s->tally, weir_now(t->rt) - s->begun, s->stopped, s->result);
@@ -255,12 +258,19 @@ static weir_err compute(weir_comm *comm, void *arg)
 
 static void close_trainer(void *arg) { weir_trainer_close(&((session *)arg)->t); }
 
+/* Several ranks may live in this process: each has a session of its own, and rank 0's is the one that counts. */
 static weir_err rank_main(weir_net *net, void *arg)
 {
-    session *s = arg;
-    weir_err err = weir_comm_run(net, compute, close_trainer, s), closing = WEIR_OK;
+    session *whole = arg, *s = malloc(sizeof *s);
+    weir_result other;
     char why[WEIR_WHY_MAX];
 
+    if (!s)
+        return weir_fail_nomem(sizeof *s);
+    *s = *whole;
+    if (weir_net_rank(net) != whole->place->rank)
+        s->result = &other;
+    weir_err err = weir_comm_run(net, compute, close_trainer, s), closing = WEIR_OK;
     snprintf(why, sizeof why, "%s", weir_why_text());
     if (err == WEIR_LOST || err == WEIR_SILENT) {
         weir_fault fault;
@@ -268,7 +278,9 @@ static weir_err rank_main(weir_net *net, void *arg)
         closing = weir_report_fault(s->journal, &fault, "leave");
     }
     weir_err shut = weir_journal_close(s->journal);
-    s->journal = NULL;
+    if (s->result == whole->result)
+        whole->stopped = s->stopped;
+    free(s);
     if (err)
         return weir_fail(err, "%s", why);
     return closing ? closing : shut;

@@ -5,6 +5,7 @@
 #include "exchange/exchange.h"
 #include "nn/model.h"
 #include "optim/rate.h"
+#include "train/agree.h"
 #include "train/comm.h"
 #include "train/journal.h"
 #include "train/settings.h"
@@ -46,6 +47,7 @@ typedef struct weir_trainer {
     double *still_sum; /* room to average running statistics */
     size_t params;
     float *param, *grad; /* grad: WEIR_NOTES more */
+    double *exact;       /* the same in double, where sums are taken so; else NULL */
     weir_lane *lane;
     int lanes, next_lane; /* next_lane: the first that has not left in this step */
     const weir_exchange *exchange;
@@ -58,6 +60,7 @@ typedef struct weir_trainer {
     uint64_t sent, received;     /* bytes of this rank for the exchange of the committed steps */
     uint64_t step_sent, step_received; /* of the last step's; written by the comm task */
     weir_err posting;            /* a bucket could not be handed over */
+    weir_replica replica;        /* what is compared every now and then */
     weir_step_report last;       /* the step before, as reported: weir_trainer_step makes it whole */
 } weir_trainer;
 
@@ -81,6 +84,8 @@ double weir_peak_rss_mib(void);
 uint64_t weir_trainer_hash(const weir_trainer *);
 /* How many different parameter vectors the ranks hold: 1 if all agree. */
 weir_err weir_trainer_replicas(weir_trainer *, int *replicas);
+/* Fails where they do not, with the rank and the tensor. */
+weir_err weir_trainer_check(weir_trainer *);
 /* Everything that continues a run and is not in the parameters, for checkpoints. */
 weir_err weir_trainer_state(void *trainer, weir_io *);
 weir_err weir_trainer_layers(void *trainer, weir_io *); /* of it, what evaluation needs: the layers' state */

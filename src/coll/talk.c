@@ -1,0 +1,219 @@
+/* talk.c - flows: a range of bytes to or from one member, in segments. */
+#include "coll/talk.h"
+#include <string.h>
+
+const weir_opt weir_talk_options[] = {WEIR_TALK_OPTIONS, {0}};
+
+enum { CHECK_BITS = 12 };
+#define CHECK_MASK (((uint64_t)1 << CHECK_BITS) - 1)
+
+/* ---- opening ---- */
+
+weir_err weir_talk_flows(weir_talk *t, int flows, weir_arena *arena)
+{
+    weir_flow *flow = WEIR_NEW(arena, weir_flow, flows);
+    weir_op *op = WEIR_NEW(arena, weir_op, (size_t)flows * (size_t)t->window);
+
+    t->spare = weir_alloc(arena, WEIR_TALK_SPARE);
+    if (!flow || !op || !t->spare)
+        return weir_fail_nomem((size_t)flows * (size_t)t->window * sizeof *op);
+    for (int i = 0; i < flows; i++)
+        flow[i] = (weir_flow){.peer = -1, .op = op + (size_t)i * (size_t)t->window};
+    t->flow = flow;
+    t->flows = flows;
+    return WEIR_OK;
+}
+
+weir_err weir_talk_open(void *talk, const weir_group *group, weir_arena *arena)
+{
+    (void)group;
+    return weir_talk_flows(talk, WEIR_TALK_FLOWS, arena);
+}
+
+void weir_talk_begin(weir_talk *t, weir_group *group, void *buf, size_t units, const weir_sum *sum)
+{
+    size_t unit = sum ? sum->unit : 1, whole = (size_t)t->segment / unit * unit;
+
+    t->group = group;
+    t->net = group->net;
+    t->dry = weir_net_dry(group->net);
+    t->buf = t->dry ? NULL : buf;
+    t->units = units;
+    t->unit = unit;
+    t->sum = sum;
+    t->step = whole ? whole : unit;
+    t->turn = weir_coll_turn(group);
+    t->next = 0;
+}
+
+/* ---- one flow ---- */
+
+static weir_op *op_of(const weir_talk *t, const weir_flow *f, int k) { return &f->op[k % t->window]; }
+
+/* Where segment k lies and how long it is. */
+static char *segment(const weir_talk *t, const weir_flow *f, int k, size_t *bytes)
+{
+    size_t from = (size_t)k * t->step;
+
+    *bytes = f->bytes - from < t->step ? f->bytes - from : t->step;
+    return f->at ? f->at + from : NULL;
+}
+
+static void post(weir_talk *t, weir_flow *f)
+{
+    size_t bytes;
+    char *at = segment(t, f, f->begun, &bytes);
+    bool lands = f->lands && at && bytes;
+
+    weir_net_recv(t->net, f->peer, f->tag, ~CHECK_MASK, lands ? at : NULL, lands ? bytes : 0, op_of(t, f, f->begun));
+    f->begun++;
+}
+
+/* Lets out what the flow still sends; a flow inwards has been taken whole. */
+static weir_err finish(weir_talk *t, weir_flow *f)
+{
+    int first = f->begun > t->window ? f->begun - (int)t->window : 0;
+
+    for (int k = first; f->peer >= 0 && f->out && k < f->begun; k++)
+        WEIR_TRY(weir_net_wait_all(t->net, op_of(t, f, k), 1, 0));
+    f->peer = -1;
+    return WEIR_OK;
+}
+
+weir_err weir_flow_open(weir_talk *t, const weir_leg *leg, bool out, weir_how how, weir_flow **flow)
+{
+    weir_flow *f = &t->flow[t->next];
+    uint64_t check = (uint64_t)leg->bytes * 0x9e3779b97f4a7c15u >> (64 - CHECK_BITS);
+
+    *flow = NULL;
+    if (leg->member < 0)
+        return WEIR_OK;
+    t->next = (t->next + 1) % t->flows;
+    WEIR_TRY(finish(t, f));
+    *f = (weir_flow){.peer = t->group->member[leg->member],
+                     .out = out,
+                     .lands = how == WEIR_LAND,
+                     .tag = weir_tag(WEIR_CHANNEL_COLL, t->turn, (uint32_t)(leg->stream << CHECK_BITS | check)),
+                     .at = t->buf ? t->buf + leg->at : NULL,
+                     .bytes = leg->bytes,
+                     .segments = leg->bytes ? (int)((leg->bytes + t->step - 1) / t->step) : 1,
+                     .op = f->op};
+    while (!out && f->begun < f->segments && f->begun < t->window)
+        post(t, f);
+    *flow = f;
+    return WEIR_OK;
+}
+
+weir_err weir_flow_send(weir_talk *t, weir_flow *f, int k)
+{
+    size_t bytes;
+    char *at = segment(t, f, k, &bytes);
+
+    if (k >= t->window)
+        WEIR_TRY(weir_net_wait_all(t->net, op_of(t, f, k), 1, 0));
+    weir_net_send(t->net, f->peer, f->tag, at, bytes, op_of(t, f, k));
+    f->begun = k + 1;
+    return WEIR_OK;
+}
+
+/* theirs + ours, though `add` can only add to what stands first: through the spare, a little at a time. */
+static weir_err add_before(weir_talk *t, char *ours, const char *theirs, size_t bytes)
+{
+    size_t most = WEIR_TALK_SPARE / t->unit * t->unit;
+
+    if (!most)
+        return weir_fail(WEIR_MISFIT, "units of %zu bytes are longer than this collective can add in order: %d", t->unit, WEIR_TALK_SPARE);
+    for (size_t done = 0; done < bytes;) {
+        size_t n = bytes - done < most ? bytes - done : most;
+        memcpy(t->spare, theirs + done, n);
+        t->sum->add(t->spare, ours + done, n / t->unit);
+        memcpy(ours + done, t->spare, n);
+        done += n;
+    }
+    return WEIR_OK;
+}
+
+static weir_err misfit(const weir_op *op, size_t wanted)
+{
+    return weir_fail(WEIR_MISFIT, "rank %d sent %zu bytes where %zu were expected: the ranks do not run the same collective", op->peer,
+                     op->len, wanted);
+}
+
+weir_err weir_flow_take(weir_talk *t, weir_flow *f, int k, weir_how how)
+{
+    weir_op *op = op_of(t, f, k);
+    size_t bytes;
+    char *at = segment(t, f, k, &bytes);
+    weir_err err = weir_net_wait_all(t->net, op, 1, 0);
+
+    if (err == WEIR_BIG || (!err && (op->len != bytes || (op->tag ^ f->tag) & CHECK_MASK)))
+        return misfit(op, bytes);
+    WEIR_TRY(err);
+    if (at && bytes && how == WEIR_AFTER)
+        t->sum->add(at, op->data, bytes / t->unit);
+    if (at && bytes && how == WEIR_BEFORE)
+        WEIR_TRY(add_before(t, at, op->data, bytes));
+    weir_net_release(t->net, op);
+    if (f->begun < f->segments)
+        post(t, f);
+    return WEIR_OK;
+}
+
+/* ---- several ---- */
+
+static weir_err trade_segment(weir_talk *t, int k, weir_flow **out, int outs, weir_flow **in, int ins, weir_how how, bool shared)
+{
+    for (int i = 0; i < outs; i++)
+        while (out[i]->begun < out[i]->segments && out[i]->begun < k + t->window)
+            WEIR_TRY(weir_flow_send(t, out[i], out[i]->begun));
+    if (shared)
+        WEIR_TRY(weir_net_wait_all(t->net, op_of(t, out[0], k), 1, 0));
+    for (int i = 0; i < ins; i++)
+        if (k < in[i]->segments)
+            WEIR_TRY(weir_flow_take(t, in[i], k, how));
+    return WEIR_OK;
+}
+
+weir_err weir_talk_trade(weir_talk *t, const weir_leg *out, int outs, const weir_leg *in, int ins, weir_how how)
+{
+    weir_flow *to[WEIR_TALK_FLOWS], *from[WEIR_TALK_FLOWS];
+    bool shared = outs == 1 && ins == 1 && how != WEIR_LAND && out->at == in->at && out->bytes;
+    int segments = 0;
+
+    if (outs + ins > WEIR_TALK_FLOWS)
+        return weir_fail(WEIR_FAILED, "%d legs at once; %d are the most", outs + ins, WEIR_TALK_FLOWS);
+    for (int i = 0; i < ins; i++) {
+        WEIR_TRY(weir_flow_open(t, &in[i], false, how, &from[i]));
+        segments = from[i]->segments > segments ? from[i]->segments : segments;
+    }
+    for (int i = 0; i < outs; i++) {
+        WEIR_TRY(weir_flow_open(t, &out[i], true, how, &to[i]));
+        segments = to[i]->segments > segments ? to[i]->segments : segments;
+    }
+    for (int k = 0; k < segments; k++)
+        WEIR_TRY(trade_segment(t, k, to, outs, from, ins, how, shared));
+    return WEIR_OK;
+}
+
+/* ---- the end ---- */
+
+static void take_back(weir_talk *t, weir_flow *f)
+{
+    weir_op *op[WEIR_TALK_WINDOW];
+    int n = f->begun < t->window ? f->begun : (int)t->window;
+
+    for (int i = 0; i < n; i++)
+        op[i] = &f->op[i];
+    if (f->peer >= 0)
+        weir_net_cancel(t->net, op, n);
+    f->peer = -1;
+}
+
+weir_err weir_talk_end(weir_talk *t, weir_err err)
+{
+    for (int i = 0; i < t->flows && !err; i++)
+        err = finish(t, &t->flow[i]);
+    for (int i = 0; i < t->flows && err; i++)
+        take_back(t, &t->flow[i]);
+    return err;
+}

@@ -1,0 +1,106 @@
+/* parts.c - see parts.h. */
+#include "exchange/parts.h"
+#include "core/vec.h"
+
+enum { PART = 1 << 16 };
+
+typedef struct part {
+    weir_lane *lane;
+    weir_view view; /* of the lane's bucket: some rows, or (seen as one row) some elements */
+    double sumsq;
+} part;
+
+struct weir_parts {
+    part *part;
+    int64_t parts;
+    const weir_commit *commit;
+    float scale;
+};
+
+static size_t length(const weir_view *v) { return v->rows * v->cols; }
+
+static int64_t count_parts(const weir_lane *lane, int lanes)
+{
+    int64_t n = 0;
+
+    for (const weir_lane *l = lane; l < lane + lanes; l++)
+        for (int v = 0; v < l->bucket->views; v++)
+            n += l->optim->whole ? 1 : (int64_t)((length(&l->bucket->view[v]) + PART - 1) / PART);
+    return n;
+}
+
+static void cut_view(weir_parts *p, weir_lane *lane, const weir_view *whole)
+{
+    size_t n = length(whole);
+
+    if (lane->optim->whole) {
+        p->part[p->parts++] = (part){.lane = lane, .view = *whole};
+        return;
+    }
+    for (size_t at = 0; at < n; at += PART)
+        p->part[p->parts++] = (part){.lane = lane,
+                                     .view = {.tensor = whole->tensor,
+                                              .at = whole->at + at,
+                                              .rows = 1,
+                                              .cols = n - at < PART ? n - at : PART,
+                                              .first = whole->first + at}};
+}
+
+weir_err weir_parts_make(weir_lane *lane, int lanes, weir_arena *arena, weir_parts **out)
+{
+    weir_parts *p = WEIR_NEW(arena, weir_parts, 1);
+    int64_t n = count_parts(lane, lanes);
+
+    if (!p || !(p->part = WEIR_NEW(arena, part, n)))
+        return weir_fail_nomem((size_t)n * sizeof *p->part);
+    for (weir_lane *l = lane; l < lane + lanes; l++)
+        for (int v = 0; v < l->bucket->views; v++)
+            cut_view(p, l, &l->bucket->view[v]);
+    *out = p;
+    return WEIR_OK;
+}
+
+static void share(weir_parts *p, const weir_exchange_env *env, void (*loop)(void *, int64_t, int64_t))
+{
+    if (env->share)
+        env->share(env->sharer, p->parts, loop, p);
+    else
+        loop(p, 0, p->parts);
+}
+
+static void sum_squares(void *parts, int64_t from, int64_t to)
+{
+    weir_parts *p = parts;
+
+    for (part *a = p->part + from; a < p->part + to; a++)
+        a->sumsq = weir_vec_best()->sumsq(a->lane->bucket->grad + a->view.at, length(&a->view));
+}
+
+double weir_parts_sumsq(weir_parts *p, const weir_exchange_env *env)
+{
+    double sum = 0;
+
+    share(p, env, sum_squares);
+    for (int64_t i = 0; i < p->parts; i++)
+        sum += p->part[i].sumsq;
+    return sum;
+}
+
+static void step(void *parts, int64_t from, int64_t to)
+{
+    const weir_parts *p = parts;
+
+    for (const part *a = p->part + from; a < p->part + to; a++) {
+        weir_bucket some = *a->lane->bucket;
+        some.view = &a->view;
+        some.views = 1;
+        a->lane->optim->step(a->lane->stepper, &some, p->commit->turn.step, p->commit->rate, p->scale);
+    }
+}
+
+void weir_parts_step(weir_parts *p, const weir_exchange_env *env, const weir_commit *commit, float scale)
+{
+    p->commit = commit;
+    p->scale = scale;
+    share(p, env, step);
+}

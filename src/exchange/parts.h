@@ -1,0 +1,15 @@
+/* parts.h - all lanes of a rank cut into pieces of some 64 Ki elements, so that threads can share the passes over them that end a
+ * step. How they are cut depends on the lanes alone: sums over parts are the same for any number of threads. */
+#ifndef WEIR_EXCHANGE_PARTS_H
+#define WEIR_EXCHANGE_PARTS_H
+#include "exchange/exchange.h"
+
+typedef struct weir_parts weir_parts;
+
+/* Lanes whose optimiser needs whole tensors are cut between tensors only. */
+weir_err weir_parts_make(weir_lane *, int lanes, weir_arena *, weir_parts **);
+/* The square of the norm of all gradients; not finite if one of them is not. */
+double weir_parts_sumsq(weir_parts *, const weir_exchange_env *);
+/* Every lane's optimiser steps. */
+void weir_parts_step(weir_parts *, const weir_exchange_env *, const weir_commit *, float scale);
+#endif

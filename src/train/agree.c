@@ -1,0 +1,189 @@
+/* agree.c - settings and parameters compared over the ranks: hashes first, and the whole only where they differ. */
+#include "train/agree.h"
+#include "core/hash.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ROOM = 16384 }; /* of the settings as text */
+
+/* Each rank's own business, or asked for elsewhere. */
+static const char *const own[] = {"workers", "threads", "out", "log", "quiet", "keep", "timeout", "stall", NULL};
+
+/* ---- settings ---- */
+
+static bool is_own(const char *key)
+{
+    for (const char *const *k = own; *k; k++)
+        if (!strcmp(*k, key))
+            return true;
+    return false;
+}
+
+/* A spec without its files' directories: "idx:/a/b/mnist,limit=5" gives "idx:mnist,limit=5". */
+static void strip_paths(char *value)
+{
+    char *to = value;
+
+    for (char *item = value; *item;) {
+        size_t n = strcspn(item, ",");
+        char *end = item + n, *name = item, *colon = memchr(item, ':', n), *equals = memchr(item, '=', n);
+        for (char *p = item; p < end; p++)
+            if (*p == '/')
+                name = p + 1;
+        char *path = colon && colon < name ? colon + 1 : equals && equals < name ? equals + 1 : item;
+        if (name == item)
+            path = name = item;
+        memmove(to, item, (size_t)(path - item));
+        to += path - item;
+        memmove(to, name, (size_t)(end - name));
+        to += end - name;
+        item = end;
+        if (*item == ',')
+            *to++ = *item++;
+    }
+    *to = 0;
+}
+
+static void write_settings(const weir_settings *set, const char *more, char *text)
+{
+    char value[4200];
+    size_t n = 0;
+
+    for (const weir_opt *o = weir_settings_options; o->name && n < ROOM; o++) {
+        if (is_own(o->name))
+            continue;
+        weir_opt_show(o, set, value, sizeof value);
+        strip_paths(value);
+        n += (size_t)snprintf(text + n, ROOM - n, "--%s %s\n", o->name, value);
+    }
+    if (n < ROOM)
+        snprintf(text + n, ROOM - n, "%s", more);
+}
+
+/* The first line that differs: key, and both values. The texts are cut in place. */
+static weir_err name_difference(char *here, char *there, int rank)
+{
+    char *a = here, *b = there;
+
+    while (*a && *b) {
+        size_t n = strcspn(a, "\n"), m = strcspn(b, "\n"), key = strcspn(a, " \n"), same = strcspn(b, " \n");
+        if (n != m || memcmp(a, b, n)) {
+            a[n] = b[m] = 0;
+            if (key != same || memcmp(a, b, key))
+                break;
+            return weir_fail(WEIR_MISFIT, "the ranks do not run the same thing: %.*s is '%.200s' on rank 0 and '%.200s' on rank %d", (int)key, a,
+                             a + key + (a[key] == ' '), b + key + (b[key] == ' '), rank);
+        }
+        a += n + (a[n] == '\n');
+        b += m + (b[m] == '\n');
+    }
+    return weir_fail(WEIR_MISFIT, "the ranks do not run the same thing: rank %d has other settings than rank 0", rank);
+}
+
+static void places(size_t *off, size_t *len, int p, size_t each)
+{
+    for (int i = 0; i < p; i++) {
+        off[i] = (size_t)i * each;
+        len[i] = each;
+    }
+}
+
+static int first_other(const uint64_t *x, int n)
+{
+    for (int i = 1; i < n; i++)
+        if (x[i] != x[0])
+            return i;
+    return 0;
+}
+
+weir_err weir_agree_settings(weir_group *g, const weir_settings *set, const char *more, weir_arena *arena)
+{
+    size_t p = (size_t)g->size;
+    char *mine = weir_alloc(arena, ROOM), *other = weir_alloc(arena, ROOM);
+    uint64_t *hash = WEIR_NEW(arena, uint64_t, p);
+    size_t *off = WEIR_NEW(arena, size_t, 2 * p);
+    weir_coll_use ring;
+    int rank;
+
+    if (!mine || !other || !hash || !off)
+        return weir_fail_nomem(2 * ROOM + 3 * p * sizeof *hash);
+    WEIR_TRY(weir_coll_open("ring", g, arena, &ring));
+    write_settings(set, more, mine);
+    hash[g->me] = weir_hash(mine, strlen(mine), 0);
+    places(off, off + p, g->size, sizeof *hash);
+    WEIR_TRY(weir_allgather(&ring, g, hash, off, off + p));
+    if (!(rank = first_other(hash, g->size)))
+        return WEIR_OK;
+    memcpy(other, mine, ROOM);
+    WEIR_TRY(weir_broadcast(&ring, g, 0, mine, ROOM));
+    WEIR_TRY(weir_broadcast(&ring, g, rank, other, ROOM));
+    mine[ROOM - 1] = other[ROOM - 1] = 0;
+    return name_difference(mine, other, rank);
+}
+
+/* ---- parameters ---- */
+
+weir_err weir_replica_open(weir_replica *r, weir_arena *arena)
+{
+    size_t p = (size_t)r->group->size, n = (size_t)r->tensors;
+
+    r->hash = WEIR_NEW(arena, uint64_t, n);
+    r->all = WEIR_NEW(arena, uint64_t, p);
+    r->off = WEIR_NEW(arena, size_t, p);
+    r->len = WEIR_NEW(arena, size_t, p);
+    return r->hash && r->all && r->off && r->len ? WEIR_OK : weir_fail_nomem((n + 3 * p) * sizeof *r->hash);
+}
+
+/* Whom most others do not hold with; of two, nobody can say. */
+static int odd_one(const uint64_t *x, int n)
+{
+    for (int i = 0; i < n; i++) {
+        int same = 0;
+        for (int k = 0; k < n; k++)
+            same += x[k] == x[i];
+        if (2 * same < n)
+            return i;
+    }
+    return -1;
+}
+
+/* Tensor by tensor: rare, and the last thing that this run does. */
+static weir_err name_tensor(weir_replica *r)
+{
+    int p = r->group->size, odd;
+
+    for (int i = 0; i < r->tensors; i++) {
+        r->all[r->group->me] = r->hash[i];
+        WEIR_TRY(weir_allgather(r->coll, r->group, r->all, r->off, r->len));
+        if (!first_other(r->all, p))
+            continue;
+        odd = odd_one(r->all, p);
+        if (odd < 0)
+            return weir_fail(WEIR_DIVERGED, "after step %llu ranks 0 and %d hold different values of %s", (unsigned long long)r->step,
+                             first_other(r->all, p), r->tensor[i].name);
+        return weir_fail(WEIR_DIVERGED, "after step %llu rank %d holds other values of %s than the other ranks", (unsigned long long)r->step, odd,
+                         r->tensor[i].name);
+    }
+    return weir_fail(WEIR_DIVERGED, "after step %llu the ranks' parameters differ", (unsigned long long)r->step);
+}
+
+weir_err weir_replica_check(weir_replica *r)
+{
+    uint64_t number = (uint64_t)r->tensors;
+    int other;
+
+    places(r->off, r->len, r->group->size, sizeof *r->all);
+    for (int i = 0; i < r->tensors; i++)
+        r->hash[i] = weir_hash(r->param + r->tensor[i].at, r->tensor[i].n * sizeof(float), weir_hash(r->tensor[i].name, strlen(r->tensor[i].name), 0));
+    r->all[r->group->me] = weir_hash(r->hash, (size_t)r->tensors * sizeof *r->hash, number);
+    WEIR_TRY(weir_allgather(r->coll, r->group, r->all, r->off, r->len));
+    if (!first_other(r->all, r->group->size))
+        return WEIR_OK;
+    r->all[r->group->me] = number;
+    WEIR_TRY(weir_allgather(r->coll, r->group, r->all, r->off, r->len));
+    if ((other = first_other(r->all, r->group->size)))
+        return weir_fail(WEIR_DIVERGED, "rank 0 has a model of %llu tensors, rank %d one of %llu", (unsigned long long)r->all[0], other,
+                         (unsigned long long)r->all[other]);
+    return name_tensor(r);
+}
