@@ -19,7 +19,7 @@ const cli_command cli_commands[] = {
      "measures whole steps on synthetic data, or a collective", cli_bench,
      "compute and train: --steps N timed steps after 3 untimed ones; train also takes --exchange --codec --coll --net --optim.\n"
      "allreduce: --floats N and --coll C (all that fit, if not given). --json prints one JSON object a line.",
-     " model data batch accumulate steps threads workers exchange codec coll net optim lr clip exact seed timeout stall "},
+     " model data batch accumulate steps threads workers exchange codec coll net optim lr clip exact profile seed timeout stall "},
     {"list", "weir list [axis]", "shows every variant of every axis with its options, defaults and help", cli_list, NULL, NULL},
     {"help", "weir help [command]", "shows help", cli_help, NULL, NULL},
     {0},

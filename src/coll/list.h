@@ -6,3 +6,6 @@ X(blocks)
 X(tree)
 X(hier)
 X(shm)
+#ifdef WEIR_MPI
+X(mpi)
+#endif

@@ -127,6 +127,7 @@ int weir_net_generation(const weir_net *);
 /* ---- time and tasks ---- */
 double weir_net_now(weir_net *);                 /* [any thread] seconds, monotonic or virtual */
 weir_err weir_net_spend(weir_net *, double cost); /* [blocks] a simulated rank computes that long; a real one sleeps: tests only */
+double weir_net_cost(weir_net *, double nominal); /* what so many seconds of work take this rank now: drawn in sim; real worlds: as many */
 void weir_net_yield(weir_net *);                 /* [blocks] in long loops on the comm thread: progress, and other fibres' turn */
 /* A fibre must have ended before the first one returns (join it); one that has not finds its operations ended with WEIR_STALE. */
 typedef struct weir_fibre_task weir_fibre_task;
@@ -140,7 +141,8 @@ weir_rt *weir_net_rt(weir_net *);
 /* Where this rank is. Found by weir_place_find (place.h). */
 typedef struct weir_place {
     int rank, size, local_rank, local_size;
-    char source[24];     /* what told: "flags", "torchrun", "weir", "alone" ... */
+    char source[24];     /* what told: "flags", "torchrun", "weir", "mpirun", "alone" ... */
+    bool mpi;            /* it started MPI for us, too */
     char host[64];
     char run_dir[128];   /* private directory for this run's sockets; "" when alone. Any rank may make it; it is gone once all have met */
     char rendezvous[128]; /* HOST:PORT; "" on one machine */
@@ -149,7 +151,7 @@ typedef struct weir_place {
 } weir_place;
 
 /* Facts that options are judged by. */
-typedef struct weir_net_facts { bool loses, joins, encrypts, shares; } weir_net_facts;
+typedef struct weir_net_facts { bool loses, joins, encrypts, shares, simulated; } weir_net_facts; /* simulated: all ranks in one process, time is virtual */
 
 /* Opens the world named by spec ("auto": the one that fits the place), runs fn as the first fibre of each rank that lives in this process, says goodbye (or tells why
  * not), closes. Gives fn's error, or that of opening. */
@@ -161,6 +163,7 @@ int weir_net_rank(const weir_net *), weir_net_size(const weir_net *);
 const char *weir_net_name(const weir_net *); /* "zmq" */
 /* Ranks that share a machine's memory have the same number: the lowest rank there. */
 int weir_net_machine(const weir_net *, int rank);
+bool weir_net_simulated(const weir_net *);   /* all ranks live in this process, and time is virtual */
 bool weir_net_dry(const weir_net *);         /* move sizes; do not touch (nor allocate) floats */
 typedef struct weir_net_count { uint64_t sent, received, messages, copied; } weir_net_count;
 weir_net_count weir_net_counted(const weir_net *); /* payload bytes given to the wire and taken from it */

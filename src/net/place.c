@@ -6,9 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { RANKS_MAX = 1 << 20 };
-
-static weir_err read_number(const char *name, const char *text, long least, long most, int *out)
+weir_err weir_place_number(const char *name, const char *text, long least, long most, int *out)
 {
     char *end;
     long x;
@@ -37,7 +35,7 @@ static weir_err check_rendezvous(const char *name, const char *text)
 
     if (!colon || colon == text || strpbrk(text, " \t\n/"))
         return weir_fail(WEIR_USAGE, "%s=%.100s: HOST:PORT was expected", name, text);
-    return read_number(name, colon + 1, 1, 65535, &port);
+    return weir_place_number(name, colon + 1, 1, 65535, &port);
 }
 
 static weir_err from_flags(int rank, int size, const char *rendezvous, weir_place *p)
@@ -46,8 +44,8 @@ static weir_err from_flags(int rank, int size, const char *rendezvous, weir_plac
 
     if (missing)
         return weir_fail(WEIR_USAGE, "%s is missing: --rank, --size and --rendezvous go together", missing);
-    if (size < 1 || size > RANKS_MAX)
-        return weir_fail(WEIR_USAGE, "--size %d: a number from 1 to %d was expected", size, RANKS_MAX);
+    if (size < 1 || size > WEIR_RANKS_MAX)
+        return weir_fail(WEIR_USAGE, "--size %d: a number from 1 to %d was expected", size, WEIR_RANKS_MAX);
     if (rank < 0 || rank >= size)
         return weir_fail(WEIR_USAGE, "--rank %d: a number from 0 to %d was expected", rank, size - 1);
     p->rank = rank;
@@ -101,12 +99,12 @@ static weir_err from_variables(const char *const value[VARIABLES], weir_place *p
     const char *local = getenv("LOCAL_WORLD_SIZE"), *run = getenv("WEIR_RUN");
     char at[256];
 
-    WEIR_TRY(read_number("WORLD_SIZE", value[WORLD_SIZE], 1, RANKS_MAX, &p->size));
-    WEIR_TRY(read_number("RANK", value[RANK], 0, p->size - 1, &p->rank));
+    WEIR_TRY(weir_place_number("WORLD_SIZE", value[WORLD_SIZE], 1, WEIR_RANKS_MAX, &p->size));
+    WEIR_TRY(weir_place_number("RANK", value[RANK], 0, p->size - 1, &p->rank));
     p->local_size = p->size;
     if (local)
-        WEIR_TRY(read_number("LOCAL_WORLD_SIZE", local, 1, p->size, &p->local_size));
-    WEIR_TRY(read_number("LOCAL_RANK", value[LOCAL_RANK], 0, p->local_size - 1, &p->local_rank));
+        WEIR_TRY(weir_place_number("LOCAL_WORLD_SIZE", local, 1, p->size, &p->local_size));
+    WEIR_TRY(weir_place_number("LOCAL_RANK", value[LOCAL_RANK], 0, p->local_size - 1, &p->local_rank));
     if (run)
         return from_launcher(run, p);
     if (strlen(value[MASTER_ADDR]) + strlen(value[MASTER_PORT]) + 2 > sizeof at)
@@ -133,6 +131,7 @@ weir_err weir_place_find(int rank, int size, const char *rendezvous, weir_place 
         if (found)
             WEIR_TRY(from_variables(value, &p));
     }
+    WEIR_TRY(weir_place_mpi(&p));
     *out = p;
     return WEIR_OK;
 }

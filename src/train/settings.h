@@ -7,7 +7,7 @@ typedef struct weir_settings {
     const char *model, *data, *optim, *lr, *exchange, *codec, *coll, *net;
     int64_t epochs, steps, batch, accumulate, workers, threads, seed, keep, check_every;
     double clip, timeout, stall;
-    const char *out, *log, *resume;
+    const char *out, *log, *resume, *profile;
     const char *save_every, *eval_every;
     bool quiet, exact;
     weir_arena *arena;   /* of the texts above */
