@@ -80,12 +80,53 @@ static void *sit(void *arg)
     return NULL;
 }
 
+/* In a simulated world all ranks are in one call, and only they know what became of each. */
+static weir_err sit_in_sim(weir_net *n, void *arg)
+{
+    ranks *r = arg;
+    int i = weir_net_rank(n);
+
+    r->err[i] = r->fn(n, r->arg);
+    snprintf(r->why[i], sizeof r->why[i], "%s", r->err[i] ? weir_why_text() : "");
+    r->seconds = weir_net_now(n) > r->seconds ? weir_net_now(n) : r->seconds;
+    return r->err[i];
+}
+
+static void run_in_sim(ranks *r, const char *spec)
+{
+    weir_place place;
+
+    ranks_place(&place, 0, r->size, "", r->timeout > 0 ? r->timeout : 30);
+    place.stall = r->stall > 0 ? r->stall : 600;
+    place.board = r->board;
+    r->seconds = 0;
+    for (int i = 0; i < r->size; i++)
+        snprintf(r->why[i], sizeof r->why[i], "it never came to an end");
+    r->all = weir_net_run(spec, &place, sit_in_sim, r);
+    snprintf(r->all_why, sizeof r->all_why, "%s", r->all ? weir_why_text() : "");
+    for (int i = 0; i < r->size; i++)
+        if (!strcmp(r->why[i], "it never came to an end")) /* the world could not even be opened, or left it behind */
+            r->err[i] = r->all ? r->all : WEIR_FAILED;
+}
+
+bool ranks_simulated(const char *spec)
+{
+    weir_net_facts facts = {0};
+
+    return !weir_net_check(spec, &facts) && facts.simulated;
+}
+
 void ranks_run(ranks *r)
 {
     seat seats[RANKS_MAX];
+    const char *spec = r->net ? r->net : ranks_world;
     char at[32];
 
     ranks_dir(r->dir);
+    if (ranks_simulated(spec)) {
+        run_in_sim(r, spec);
+        return;
+    }
     ranks_port(at);
     for (int i = 0; i < r->size; i++) {
         seats[i] = (seat){.r = r, .rank = i, .at = at};

@@ -24,6 +24,10 @@ typedef struct ranks {
     weir_err err[RANKS_MAX];
     char why[RANKS_MAX][512];
     char dir[64]; /* the run's directory; gone again */
+    /* of a simulated run: what the whole came to, and when its last rank ended */
+    weir_err all;
+    char all_why[1024];
+    double seconds;
 } ranks;
 
 /* Not NULL: ranks meet at a rendezvous on loopback, with the key of that file ("": with none), and the spec is that of a world over tcp. */
@@ -36,7 +40,8 @@ void ranks_dir(char dir[64]); /* a name that is free */
 void ranks_port(char at[32]); /* 127.0.0.1 and a port that is free */
 void ranks_far(weir_place *, const char *at, const char *key); /* a place at a rendezvous instead; key NULL or "": none */
 void ranks_place(weir_place *, int rank, int size, const char *dir, double timeout);
-void ranks_run(ranks *);      /* all as threads */
+void ranks_run(ranks *);      /* all as threads; in a simulated world as it has them */
+bool ranks_simulated(const char *spec);
 void ranks_all_ok(ranks *);   /* runs, and fails the test with the first sentence unless all did well */
 
 /* A child that runs this program with these arguments (after its name, NULL at the end); `out` is all it prints. */

@@ -30,7 +30,7 @@ def test_help_fits_a_screen_and_names_every_command():
 
 def test_list_shows_what_exists():
     out, _ = weir('list')
-    for axis, names in dict(model='lenet mlp', data='idx synth', optim='sgd', rate='constant step cosine linear', codec='none', coll='ring',
+    for axis, names in dict(model='lenet mlp', data='idx synth', optim='sgd', rate='constant step cosine linear', codec='none', coll='auto ring halving doubling blocks tree hier',
                             exchange='allreduce', net='zmq', layer='dense conv relu maxpool flatten softmax').items():
         one, _ = weir('list', axis)
         assert one in out

@@ -339,6 +339,46 @@ static void test_variables(void **state)
     look((const char *[NAMES]){0}, &p);
 }
 
+/* Variables of those who start MPI programs: they tell the rank, if nobody before them does, and may not be contradicted. */
+static void test_mpi_variables(void **state)
+{
+    static const char *const set[][4] = {
+        {"openmpi", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"},
+        {"pmi", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"},
+        {"slurm", "PMIX_RANK", "SLURM_NTASKS", "SLURM_LOCALID"},
+    };
+    weir_place p;
+
+    (void)state;
+    look((const char *[NAMES]){0}, &p);
+    assert_false(p.mpi);
+    for (int i = 0; i < 3; i++) {
+        setenv(set[i][1], "2", 1);
+        setenv(set[i][2], "4", 1);
+        setenv(set[i][3], "2", 1);
+        if (i == 2) /* as under srun */
+            setenv("SLURM_PROCID", "2", 1), setenv("SLURM_STEP_ID", "0", 1), setenv("SLURM_JOB_ID", "7", 1), setenv("SLURM_JOB_NODELIST", "node7", 1);
+        assert_int_equal(weir_place_find(-1, 0, NULL, &p), WEIR_OK);
+        assert_string_equal(p.source, set[i][0]);
+        assert_true(p.rank == 2 && p.size == 4 && p.local_rank == 2 && p.mpi);
+        assert_int_equal(weir_place_find(2, 4, "host:99", &p), WEIR_OK);
+        assert_true(p.mpi);
+        assert_int_equal(weir_place_find(2, 3, "host:99", &p), WEIR_MISFIT);
+        assert_says(weir_why_text(), "3 ranks");
+        assert_says(weir_why_text(), "4 by");
+        assert_int_equal(weir_place_find(1, 4, "host:99", &p), WEIR_MISFIT);
+        assert_int_equal(look((const char *[NAMES]){"1", "2", "1", "2", "node7", "29500", NULL, NULL}, &p), WEIR_OK);
+        assert_string_equal(p.source, "torchrun"); /* started by a program that MPI started */
+        assert_true(p.rank == 1 && p.size == 2 && !p.mpi);
+        setenv(set[i][1], "4", 1);
+        assert_int_equal(look((const char *[NAMES]){0}, &p), WEIR_USAGE);
+        assert_says(weir_why_text(), set[i][1]);
+        for (int k = 1; k < 4; k++)
+            unsetenv(set[i][k]);
+    }
+    unsetenv("SLURM_PROCID"), unsetenv("SLURM_STEP_ID"), unsetenv("SLURM_JOB_ID"), unsetenv("SLURM_JOB_NODELIST");
+}
+
 static void test_flags(void **state)
 {
     weir_place p;
@@ -443,7 +483,7 @@ static void test_torchrun(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_variables), cmocka_unit_test(test_flags),           cmocka_unit_test(test_ok),
+        cmocka_unit_test(test_variables), cmocka_unit_test(test_mpi_variables), cmocka_unit_test(test_flags),           cmocka_unit_test(test_ok),
         cmocka_unit_test(test_fails),     cmocka_unit_test(test_killed),          cmocka_unit_test(test_stopped),
         cmocka_unit_test(test_asked),     cmocka_unit_test(test_launcher_killed), cmocka_unit_test(test_other_launchers),
         cmocka_unit_test(test_slurm_lists), cmocka_unit_test(test_torchrun),

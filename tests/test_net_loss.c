@@ -1,5 +1,6 @@
-/* test_net_loss.c - peers that die, stop, fail, leave, stall or talk nonsense: who is blamed, and that nobody hangs. */
-#include "help_ranks.h"
+/* test_net_loss.c - real peers of ZeroMQ that die, stop, misfit or talk nonsense: who is blamed, and that nobody hangs. What holds in
+ * every world is in help_laws.h. */
+#include "help_laws.h"
 #include "net/frame.h"
 #include "net/launch.h"
 #include <setjmp.h>
@@ -21,296 +22,6 @@ const char *__lsan_default_suppressions(void) __attribute__((visibility("default
 const char *__lsan_default_suppressions(void) { return "leak:libzmq.so\n"; }
 
 static uint64_t tag(uint32_t turn, uint32_t part) { return weir_tag(WEIR_CHANNEL_TEST, turn, part); }
-
-/* ---- a rank that fails tells why ---- */
-
-static weir_err one_fails(weir_net *n, void *arg)
-{
-    weir_fault f;
-    weir_op o, *p = &o;
-    int which;
-
-    (void)arg;
-    if (weir_net_rank(n) == 1) {
-        weir_net_phase(n, WEIR_PHASE_LOAD, 3);
-        return weir_fail(WEIR_INVALID, "the file is bad");
-    }
-    weir_net_recv(n, weir_net_rank(n) ? 0 : 2, tag(0, 0), WEIR_EXACT, NULL, 0,
-                  &o); /* names another: strict ends it all the same */
-    WEIR_TRY(weir_net_wait(n, &p, 1, 0, &which));
-    CHECK(o.err == WEIR_LOST && o.peer == 1);
-    weir_net_fault(n, &f);
-    CHECK(f.code == WEIR_LOST && f.rank == 1 && f.phase == WEIR_PHASE_LOAD && f.step == 3 && f.cause == WEIR_INVALID);
-    CHECK(f.pid == getpid() && !strcmp(f.host, "here"));
-    weir_net_send(n, weir_net_rank(n) ? 0 : 2, tag(0, 0), NULL, 0, &o);
-    CHECK(o.done && o.err == WEIR_LOST && o.peer == 1);
-    return weir_net_why(n, &o);
-}
-
-static void test_one_fails(void **state)
-{
-    ranks r = {.size = 3, .fn = one_fails};
-
-    (void)state;
-    for (int k = 0; k < 10; k++) {
-        ranks_run(&r);
-        assert_int_equal(r.err[1], WEIR_INVALID);
-        for (int i = 0; i < 3; i += 2) {
-            assert_says(r.why[i], "rank 1 (host here, pid ");
-            assert_says(r.why[i], "left with an error in phase load of step 3: the file is bad");
-            assert_int_equal(r.err[i], WEIR_LOST);
-        }
-    }
-}
-
-/* ---- servers are told of each loss once ---- */
-
-static weir_err loose(weir_net *n, void *arg)
-{
-    weir_op o, *p = &o;
-    int which, lost = 0, data = 0, x;
-    unsigned seen = 0;
-
-    (void)arg;
-    weir_net_strict(n, false);
-    if (weir_net_rank(n)) {
-        WEIR_TRY(weir_net_send_wait(n, 0, weir_tag(WEIR_CHANNEL_SERVE, 0, 0), &(int){weir_net_rank(n)}, sizeof(int)));
-        WEIR_TRY(weir_net_recv_wait(n, 0, tag(0, 0), NULL, 0, NULL));
-        return weir_net_rank(n) == 3 ? WEIR_OK : weir_fail(WEIR_NAN, "one of two");
-    }
-    for (int k = 0; k < 5; k++) {
-        weir_net_recv(n, WEIR_ANY, weir_tag(WEIR_CHANNEL_SERVE, 0, 0), WEIR_WHOLE_CHANNEL, &x, sizeof x, &o);
-        WEIR_TRY(weir_net_wait(n, &p, 1, 0, &which));
-        if (o.err) {
-            CHECK(o.err == WEIR_LOST && (o.peer == 1 || o.peer == 2) && !(seen >> o.peer & 1));
-            seen |= 1u << o.peer;
-            lost++;
-        } else if (++data == 3) {
-            for (int q = 1; q < 4; q++)
-                WEIR_TRY(weir_net_send_wait(n, q, tag(0, 0), NULL, 0));
-        }
-    }
-    CHECK(lost == 2 && data == 3);
-    weir_net_recv(n, WEIR_ANY, weir_tag(WEIR_CHANNEL_SERVE, 0, 0), WEIR_WHOLE_CHANNEL, &x, sizeof x, &o);
-    CHECK(weir_net_wait(n, &p, 1, weir_net_now(n) + 0.05, &which) == WEIR_LATE); /* no more of it; goodbye is none */
-    weir_net_cancel(n, &p, 1);
-    weir_net_recv(n, 1, tag(0, 0), WEIR_EXACT, &x, sizeof x, &o);
-    CHECK(o.done && o.err == WEIR_LOST && o.peer == 1);
-    return WEIR_OK;
-}
-
-static void test_loose(void **state)
-{
-    ranks r = {.size = 4, .fn = loose};
-
-    (void)state;
-    ranks_run(&r);
-    assert_string_equal(r.why[0], "");
-    assert_int_equal(r.err[0], WEIR_OK);
-    assert_int_equal(r.err[3], WEIR_OK);
-}
-
-/* ---- going on with two of three ---- */
-
-static weir_err renewal(weir_net *n, void *arg)
-{
-    int me = weir_net_rank(n), peer = 1 - me, x = 0, which;
-    weir_op old, o, *p = &old;
-
-    (void)arg;
-    if (me == 2) { /* goes when both have got as far as their receive: they hear of it in no certain order */
-        WEIR_TRY(weir_net_recv_wait(n, 0, tag(9, 0), NULL, 0, NULL));
-        WEIR_TRY(weir_net_recv_wait(n, 1, tag(9, 0), NULL, 0, NULL));
-        return weir_fail(WEIR_DISK, "gone");
-    }
-    WEIR_TRY(weir_net_send_wait(n, peer, tag(5, 0), &(int){55}, sizeof(int))); /* of generation 0, never asked for */
-    WEIR_TRY(weir_net_send_wait(n, peer, tag(9, 0), NULL, 0));
-    WEIR_TRY(weir_net_recv_wait(n, peer, tag(9, 0), NULL, 0, NULL));
-    weir_net_recv(n, peer, tag(0, 0), WEIR_EXACT, &x, sizeof x, &old);
-    WEIR_TRY(weir_net_send_wait(n, 2, tag(9, 0), NULL, 0));
-    WEIR_TRY(weir_net_wait(n, &p, 1, 0, &which));
-    CHECK(old.err == WEIR_LOST && old.peer == 2);
-
-    weir_net_strict(n, false); /* to agree with those that are left */
-    weir_net_send(n, peer, weir_tag(WEIR_CHANNEL_AGREE, 1, 0), &me, sizeof me, &o);
-    WEIR_TRY(weir_net_recv_wait(n, peer, weir_tag(WEIR_CHANNEL_AGREE, 1, 0), &x, sizeof x, NULL));
-    CHECK(x == peer);
-    weir_net_recv(n, peer, tag(1, 0), WEIR_EXACT, &x, sizeof x, &old);
-    if (me == 1) /* rank 0 is ahead: its message of the new generation is kept until we follow */
-        WEIR_TRY(weir_net_spend(n, 0.05));
-    weir_net_renew(n, 1, (int[]){0, 1}, 2);
-    weir_net_strict(n, true);
-    CHECK(weir_net_generation(n) == 1 && old.done && old.err == WEIR_STALE);
-    WEIR_TRY(weir_net_send_wait(n, peer, tag(5, 0), &(int){66}, sizeof(int)));
-    WEIR_TRY(weir_net_recv_wait(n, peer, tag(5, 0), &x, sizeof x, NULL));
-    CHECK(x == 66); /* not 55 */
-    weir_net_recv(n, 2, tag(5, 0), WEIR_EXACT, &x, sizeof x, &o);
-    CHECK(o.done && o.err == WEIR_LOST);
-    return WEIR_OK;
-}
-
-static void test_renewal(void **state)
-{
-    ranks r = {.size = 3, .fn = renewal};
-
-    (void)state;
-    for (int k = 0; k < 5; k++) {
-        ranks_run(&r);
-        assert_string_equal(r.why[0], "");
-        assert_string_equal(r.why[1], "");
-        assert_int_equal(r.err[0] | r.err[1], WEIR_OK);
-    }
-}
-
-/* A member that is lost before the renewal is not forgotten by it. */
-static weir_err renewed_with_the_lost(weir_net *n, void *arg)
-{
-    weir_op o, *p = &o;
-    int which;
-
-    (void)arg;
-    if (weir_net_rank(n) == 1)
-        return weir_fail(WEIR_DISK, "gone");
-    weir_net_recv(n, 1, tag(0, 0), WEIR_EXACT, NULL, 0, &o);
-    WEIR_TRY(weir_net_wait(n, &p, 1, 0, &which));
-    weir_net_renew(n, 1, (int[]){0, 1}, 2);
-    weir_net_recv(n, WEIR_ANY, tag(0, 0), WEIR_EXACT, NULL, 0, &o);
-    CHECK(o.done && o.err == WEIR_LOST && o.peer == 1);
-    return WEIR_OK;
-}
-
-static void test_renewed_with_the_lost(void **state)
-{
-    ranks r = {.size = 2, .fn = renewed_with_the_lost};
-
-    (void)state;
-    ranks_run(&r);
-    assert_string_equal(r.why[0], "");
-}
-
-/* ---- giving up from another thread ---- */
-
-static weir_err give_up(void *arg)
-{
-    usleep(30000);
-    weir_net_abort(arg, WEIR_NAN);
-    weir_net_abort(arg, WEIR_DISK); /* the first counts */
-    return WEIR_OK;
-}
-
-static weir_err aborted(weir_net *n, void *arg)
-{
-    weir_task *t;
-    weir_err err;
-
-    (void)arg;
-    if (weir_net_rank(n))
-        return weir_net_recv_wait(n, 0, tag(0, 0), NULL, 0, NULL);
-    WEIR_TRY(weir_task_start(weir_net_rt(n), "give up", give_up, n, &t));
-    err = weir_net_recv_wait(n, 1, tag(0, 0), NULL, 0, NULL);
-    CHECK(err == WEIR_NAN);
-    CHECK(weir_net_send_wait(n, 1, tag(0, 0), NULL, 0) == WEIR_NAN);
-    WEIR_TRY(weir_task_join(t));
-    return weir_fail(WEIR_NAN, "the loss is not a number");
-}
-
-static void test_aborted(void **state)
-{
-    ranks r = {.size = 2, .fn = aborted};
-
-    (void)state;
-    ranks_run(&r);
-    assert_int_equal(r.err[0], WEIR_NAN);
-    assert_int_equal(r.err[1], WEIR_LOST);
-    assert_says(r.why[1], "rank 0");
-    assert_says(r.why[1], "the loss is not a number");
-}
-
-/* ---- goodbye is no loss ---- */
-
-static weir_err goodbye(weir_net *n, void *arg)
-{
-    int me = weir_net_rank(n), x;
-    weir_err err;
-
-    (void)arg;
-    if (me == 1) /* leaves at once, its words behind it */
-        return weir_net_send_wait(n, 0, tag(7, 0), &(int){77}, sizeof(int));
-    for (int k = 0; k < 20; k++) {
-        WEIR_TRY(weir_net_send_wait(n, 2 - me, tag(0, 0), &k, sizeof k));
-        WEIR_TRY(weir_net_recv_wait(n, 2 - me, tag(0, 0), &x, sizeof x, NULL));
-        WEIR_TRY(weir_net_spend(n, 0.15)); /* in all longer than rank 1 waits for our goodbye */
-    }
-    if (me == 2)
-        return WEIR_OK;
-    WEIR_TRY(weir_net_recv_wait(n, 1, tag(7, 0), &x, sizeof x, NULL));
-    CHECK(x == 77);
-    err = weir_net_recv_wait(n, 1, tag(8, 0), &x, sizeof x, NULL); /* will never come: not waited for */
-    CHECK(err == WEIR_LOST && strstr(weir_why_text(), "rank 1 has left"));
-    CHECK(!weir_net_alive(n, 1) && weir_net_alive(n, 0));
-    return WEIR_OK;
-}
-
-static void test_goodbye(void **state)
-{
-    (void)state;
-    ranks_all_ok(&(ranks){.size = 3, .fn = goodbye});
-}
-
-/* ---- too much that nobody asked for ---- */
-
-static weir_err hoard(weir_net *n, void *arg)
-{
-    static char block[10000];
-    int me = weir_net_rank(n), which;
-    weir_op o, *p = &o;
-    weir_fault f;
-
-    (void)arg;
-    for (int i = 0; me == 1 && i < 100; i++) /* until it is told that it was given up */
-        if (weir_net_send_wait(n, 0, tag(0, 0), block, sizeof block))
-            break;
-    weir_net_recv(n, me == 0 ? 2 : 0, tag(1, 0), WEIR_EXACT, NULL, 0, &o);
-    WEIR_TRY(weir_net_wait(n, &p, 1, 0, &which));
-    weir_net_fault(n, &f);
-    CHECK(f.code == WEIR_LOST && f.rank == 1);
-    return weir_net_why(n, &o);
-}
-
-static void test_hoard(void **state)
-{
-    ranks r = {.net = "zmq:hold=200000", .size = 3, .fn = hoard};
-
-    (void)state;
-    ranks_run(&r);
-    for (int i = 0; i < 3; i++) {
-        assert_says(r.why[i], "rank 1 (host here");
-        assert_says(r.why[i], "sent more than may be held");
-        assert_int_equal(r.err[i], WEIR_LOST);
-    }
-}
-
-/* ---- alive but busy ---- */
-
-static weir_err stalled(weir_net *n, void *arg)
-{
-    (void)arg;
-    weir_net_phase(n, WEIR_PHASE_EVAL, 12);
-    if (weir_net_rank(n))
-        return weir_net_spend(n, 2);
-    return weir_net_recv_wait(n, 1, tag(0, 0), NULL, 0, NULL);
-}
-
-static void test_stalled(void **state)
-{
-    ranks r = {.size = 2, .fn = stalled, .timeout = 1, .stall = 0.5};
-
-    (void)state;
-    ranks_run(&r);
-    assert_says(r.why[0], "rank 1 (host here");
-    assert_says(r.why[0], "busy in phase eval of step 12");
-    assert_int_equal(r.err[0], WEIR_SILENT);
-}
 
 /* A board that all share knows better than the last word. */
 static weir_err by_the_board(weir_net *n, void *arg)
@@ -494,7 +205,10 @@ static int be_rank(char **argv)
 
     setvbuf(stdout, NULL, _IOLBF, 0);
     ranks_place(&place, atoi(argv[2]), atoi(argv[3]), argv[4], atof(argv[5]));
-    err = weir_net_run("zmq", &place, exchange, NULL);
+    if (argv[6])
+        err = weir_net_run("zmq", &place, law_find(argv[6])->fn, &(double){LAW_BY_SIGNAL});
+    else
+        err = weir_net_run("zmq", &place, exchange, NULL);
     printf("end: %s\n", weir_why_text());
     fflush(stdout);
     _exit(weir_err_exit(err)); /* no search for leaks: it would take longer than leaving may */
@@ -549,6 +263,27 @@ static void test_killed(void **state)
             assert_int_equal(WEXITSTATUS(status), WEIR_LOST);
         }
         assert_true(seconds_now() - t < 5);
+    }
+}
+
+/* kill -9 in the middle of a step: the others renew, repeat it, and come to the undisturbed result. */
+static void test_killed_and_repeated(void **state)
+{
+    child c[4];
+    char dir[64], rank[16];
+    int status;
+
+    (void)state;
+    ranks_dir(dir);
+    for (int i = 0; i < 4; i++) {
+        snprintf(rank, sizeof rank, "%d", i);
+        child_start(&c[i], (char *[]){"rank", rank, "4", dir, "20", "kill_and_repeat", NULL});
+    }
+    for (int i = 0; i < 4; i++) {
+        status = child_end(&c[i], 60);
+        assert_true(i == 2 ? WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL : WIFEXITED(status));
+        if (i != 2 && WEXITSTATUS(status))
+            fail_msg("rank %d: %s", i, c[i].text);
     }
 }
 
@@ -610,18 +345,11 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_frames),
-        cmocka_unit_test(test_one_fails),
-        cmocka_unit_test(test_loose),
-        cmocka_unit_test(test_renewal),
-        cmocka_unit_test(test_renewed_with_the_lost),
-        cmocka_unit_test(test_aborted),
-        cmocka_unit_test(test_goodbye),
-        cmocka_unit_test(test_hoard),
-        cmocka_unit_test(test_stalled),
         cmocka_unit_test(test_by_the_board),
         cmocka_unit_test(test_misfit),
         cmocka_unit_test(test_foreign),
         cmocka_unit_test(test_killed),
+        cmocka_unit_test(test_killed_and_repeated),
         cmocka_unit_test(test_stopped),
         cmocka_unit_test(test_paused),
     };

@@ -19,7 +19,7 @@ const cli_command cli_commands[] = {
      "measures whole steps on synthetic data, or a collective", cli_bench,
      "compute and train: --steps N timed steps after 3 untimed ones; train also takes --exchange --codec --coll --net --optim.\n"
      "allreduce: --floats N and --coll C (all that fit, if not given). --json prints one JSON object a line.",
-     " model data batch accumulate steps threads workers exchange codec coll net optim lr clip exact seed timeout stall rank size rendezvous key insecure "},
+     " model data batch accumulate steps threads workers exchange codec coll net optim lr clip exact profile seed timeout stall rank size rendezvous key insecure "},
     {"keygen", "weir keygen [FILE]", "makes a cluster key, which ranks on several machines know each other by", cli_keygen,
      "FILE is weir.key if none is named; one that exists is left alone. Copy it to every machine of yours, readable by you alone\n"
      "(chmod 600), and name it on every rank with --key FILE or in WEIR_KEY. Whoever has it can join your runs.", NULL},

@@ -71,6 +71,29 @@ static weir_err set_choice(const weir_opt *o, const char *owner, const char *val
     return bad_value(o, owner, value, wanted);
 }
 
+typedef struct unit { const char *name; double is; } unit; /* a time is divided by it, so that 50us is the double nearest to 50e-6 */
+
+static weir_err set_scaled(const weir_opt *o, const char *owner, const char *value, double *field)
+{
+    static const unit times[] = {{"s", 1}, {"ms", 1e3}, {"us", 1e6}, {"ns", 1e9}, {0}},
+                      rates[] = {{"k", 1e3}, {"M", 1e6}, {"G", 1e9}, {"T", 1e12}, {0}}, one = {"", 1};
+    bool is_time = o->kind == WEIR_OPT_TIME;
+    const unit *u = is_time ? times : rates;
+    char *end;
+    double x = strtod(value, &end);
+
+    while (u->name && strcmp(end, u->name))
+        u++;
+    if (!*end)
+        u = &one;
+    if (end == value || !isfinite(x) || !u->name)
+        return bad_value(o, owner, value, is_time ? "seconds, or a number with ms, us or ns" : "bits a second, or a number with k, M, G or T");
+    x = is_time ? x / u->is : x * u->is;
+    WEIR_TRY(check_range(o, owner, value, x));
+    *field = x;
+    return WEIR_OK;
+}
+
 static weir_err set_value(const weir_opt *o, const char *owner, const char *value, weir_arena *a, void *at)
 {
     char *end, *field = (char *)at + o->at;
@@ -104,6 +127,9 @@ static weir_err set_value(const weir_opt *o, const char *owner, const char *valu
         return WEIR_OK;
     case WEIR_OPT_CHOICE:
         return set_choice(o, owner, value, (int *)field);
+    case WEIR_OPT_TIME:
+    case WEIR_OPT_RATE:
+        return set_scaled(o, owner, value, (double *)field);
     }
     return weir_fail(WEIR_FAILED, "%s: %s has no kind", owner, o->name);
 }
@@ -131,6 +157,8 @@ void weir_opt_show(const weir_opt *o, const void *at, char *text, size_t room)
     switch (o->kind) {
     case WEIR_OPT_INT: snprintf(text, room, "%lld", (long long)*(const int64_t *)field); break;
     case WEIR_OPT_REAL:
+    case WEIR_OPT_TIME:
+    case WEIR_OPT_RATE:
         snprintf(text, room, "%.15g", *(const double *)field);
         if (strtod(text, NULL) != *(const double *)field) /* who reads it gets the same number */
             snprintf(text, room, "%.17g", *(const double *)field);
@@ -257,7 +285,8 @@ void weir_plug_print(FILE *f, weir_plugs table, const char *axis)
 static bool option_whole(const weir_plug *p, const weir_opt *o)
 {
     static const size_t bytes[] = {[WEIR_OPT_INT] = sizeof(int64_t), [WEIR_OPT_REAL] = sizeof(double), [WEIR_OPT_BOOL] = sizeof(bool),
-                                   [WEIR_OPT_TEXT] = sizeof(char *), [WEIR_OPT_CHOICE] = sizeof(int)};
+                                   [WEIR_OPT_TEXT] = sizeof(char *), [WEIR_OPT_CHOICE] = sizeof(int),
+                                   [WEIR_OPT_TIME] = sizeof(double), [WEIR_OPT_RATE] = sizeof(double)};
 
     return (size_t)o->kind < sizeof bytes / sizeof *bytes && o->at <= p->size && p->size - o->at >= bytes[o->kind] && o->help &&
            (o->kind != WEIR_OPT_CHOICE || o->choices) && find_option(p->options, o->name, strlen(o->name)) == o;

@@ -15,7 +15,9 @@ typedef enum {
     WEIR_OPT_REAL,  /* double; finite, within min..max */
     WEIR_OPT_BOOL,  /* bool; yes or no */
     WEIR_OPT_TEXT,  /* const char *, in the arena; NULL where the default is NULL and none was given */
-    WEIR_OPT_CHOICE /* int: which of the words in `choices`, separated by | */
+    WEIR_OPT_CHOICE, /* int: which of the words in `choices`, separated by | */
+    WEIR_OPT_TIME,  /* double, in seconds: 30, 2.5s, 10ms, 50us, 80ns */
+    WEIR_OPT_RATE   /* double, in bits a second: 9600, 56k, 100M, 2.5G, 1T */
 } weir_opt_kind;
 
 typedef struct weir_opt {
@@ -24,7 +26,7 @@ typedef struct weir_opt {
     size_t at;           /* offsetof in the thing's own struct */
     const char *standard; /* the default, as the user would write it */
     const char *help;
-    double min, max;     /* INT, REAL; both 0: no bound */
+    double min, max;     /* numbers; both 0: no bound */
     const char *choices; /* CHOICE: "a|b|c" */
     bool bare;           /* may stand without its key */
     bool rest;           /* TEXT: takes the rest of the spec, commas included */

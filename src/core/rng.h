@@ -13,7 +13,8 @@ typedef enum {
     WEIR_RNG_DROPOUT,   /* (step, global sample, layer) */
     WEIR_RNG_CODEC,     /* (step, bucket, rank) */
     WEIR_RNG_DATA,      /* synthetic data: (part, sample) */
-    WEIR_RNG_TEST
+    WEIR_RNG_TEST,
+    WEIR_RNG_SIM        /* the simulated world: (what, rank) */
 } weir_rng_use;
 
 /* The bare generator, for those who check it: Random123's known answers hold. */

@@ -72,6 +72,8 @@ void weir_life_fault(weir_net *n, int p, weir_err code, weir_fault *f)
     uint64_t doing;
 
     *f = (weir_fault){.code = code, .rank = p};
+    if (!l && n->world->know)
+        n->world->know(n, p, f);
     if (!l)
         return;
     doing = doing_of(n, p);
@@ -91,7 +93,7 @@ void weir_life_tell_cause(weir_net *n, int p, const weir_fault *f)
 
 static void lose(weir_net *n, int p, const weir_fault *f)
 {
-    if (n->life && !weir_loss_is(n, p, WEIR_PEER_LOST | WEIR_PEER_LEFT))
+    if ((n->life || n->world->know) && !weir_loss_is(n, p, WEIR_PEER_LOST | WEIR_PEER_LEFT))
         weir_life_tell_cause(n, p, f); /* it may still be there, and shall know that we do not count on it */
     weir_loss_add(n, p, f);
 }

@@ -53,22 +53,25 @@ static weir_err untold(weir_net *n, int *who)
     return WEIR_OK;
 }
 
+static bool has_left(weir_net *n, int peer)
+{
+    return weir_loss_is(n, peer, WEIR_PEER_LEFT) || (n->world->left && n->world->left(n, peer));
+}
+
 weir_err weir_loss_of(weir_net *n, int peer, int *who)
 {
     const weir_loss *l;
 
-    if (!n->peer)
-        return WEIR_OK;
     if (peer == WEIR_ANY)
-        return n->strict ? WEIR_OK : untold(n, who);
-    if (n->peer[peer] & WEIR_PEER_LOST && (l = loss_of(n, peer)))
+        return n->strict || !n->peer ? WEIR_OK : untold(n, who);
+    if (weir_loss_is(n, peer, WEIR_PEER_LOST) && (l = loss_of(n, peer)))
         return *who = peer, l->fault.code;
-    return n->peer[peer] & WEIR_PEER_LEFT ? (*who = peer, WEIR_LOST) : WEIR_OK;
+    return has_left(n, peer) ? (*who = peer, WEIR_LOST) : WEIR_OK;
 }
 
 bool weir_net_alive(weir_net *n, int peer)
 {
-    return peer >= 0 && peer < n->size && !weir_loss_is(n, peer, WEIR_PEER_LOST | WEIR_PEER_LEFT);
+    return peer >= 0 && peer < n->size && !weir_loss_is(n, peer, WEIR_PEER_LOST) && !has_left(n, peer);
 }
 
 void weir_net_strict(weir_net *n, bool strict) { n->strict = strict; }
@@ -115,6 +118,8 @@ void weir_loss_left(weir_net *n, int peer)
     weir_life_wake(n);
 }
 
+void weir_loss_look(weir_net *n) { weir_match_judge(n, judge); }
+
 void weir_loss_end(weir_net *n)
 {
     n->closing = true;
@@ -129,6 +134,8 @@ static void aborted(weir_wake *w)
     weir_net *n = (weir_net *)((char *)w - offsetof(weir_net, abort_wake));
 
     weir_match_judge(n, judge);
+    if (n->world->let)
+        n->world->let(n, NULL);
     weir_life_wake(n);
 }
 

@@ -23,6 +23,7 @@ weir_err weir_net_open(weir_net *n, weir_sched *s, const weir_world *world, void
         n->arrived[i].last = &n->arrived[i].first;
     n->losses_tail = &n->losses;
     n->hold = (size_t)((weir_world_self *)self)->hold;
+    n->stack = world->stack;
     n->board = place->board;
     weir_net_rt_fill(n);
     return WEIR_OK;
@@ -123,7 +124,28 @@ static weir_err find_world(const char *spec, const weir_world **world)
     return WEIR_OK;
 }
 
+static bool have(const char *name)
+{
+    for (weir_plugs p = weir_nets; *p; p++)
+        if (!strcmp((*p)->name, name))
+            return true;
+    return false;
+}
+
+/* What "auto" stands for where nobody has started MPI. */
 static const char *resolve(const char *spec) { return !strcmp(spec, "auto") ? "zmq" : spec; }
+
+/* What a spec stands for at this place. */
+static weir_err resolve_at(const weir_place *place, const char **spec)
+{
+    if (strcmp(*spec, "auto") || !place->mpi || place->size == 1)
+        return *spec = resolve(*spec), WEIR_OK;
+    if (!have("mpi"))
+        return weir_fail(WEIR_MISFIT, "%s started %d ranks, but this weir was built without MPI: install an MPI's mpicc (Debian: "
+                                      "libopenmpi-dev) and run make again",
+                         place->source, place->size);
+    return *spec = "mpi", WEIR_OK;
+}
 
 weir_err weir_net_run(const char *spec, const weir_place *place, weir_err (*fn)(weir_net *, void *), void *arg)
 {
@@ -132,10 +154,11 @@ weir_err weir_net_run(const char *spec, const weir_place *place, weir_err (*fn)(
     void *self;
     weir_err err;
 
-    WEIR_TRY(find_world(resolve(spec), &world));
+    WEIR_TRY(resolve_at(place, &spec));
+    WEIR_TRY(find_world(spec, &world));
     if (!(arena = weir_arena_new()))
         return weir_fail_nomem(0);
-    err = weir_plug_make(&world->plug, "net", resolve(spec), arena, &self);
+    err = weir_plug_make(&world->plug, "net", spec, arena, &self);
     if (!err)
         err = (world->run ? world->run : weir_run_one)(world, self, place, fn, arg);
     weir_arena_free(arena);
@@ -165,6 +188,7 @@ int weir_net_rank(const weir_net *n) { return n->rank; }
 int weir_net_size(const weir_net *n) { return n->size; }
 const char *weir_net_name(const weir_net *n) { return n->world->plug.name; }
 int weir_net_machine(const weir_net *n, int rank) { return n->machine ? n->machine[rank] : 0; }
+bool weir_net_simulated(const weir_net *n) { return n->world->facts.simulated; }
 bool weir_net_dry(const weir_net *n) { return n->dry; }
 weir_net_count weir_net_counted(const weir_net *n) { return n->count; }
 double weir_net_now(weir_net *n) { return n->world->now(n->sched); }
@@ -178,13 +202,17 @@ void weir_net_phase(weir_net *n, weir_phase phase, uint64_t step)
         atomic_store_explicit(&n->board->slot[n->rank].doing, doing, memory_order_relaxed);
 }
 
+double weir_net_cost(weir_net *n, double nominal) { return n->world->cost ? n->world->cost(n, nominal) : nominal; }
+
 weir_err weir_net_spend(weir_net *n, double cost)
 {
     double until = weir_net_now(n) + cost;
 
     if (weir_sched_here(n->sched)) {
-        while (weir_net_now(n) < until && !n->closing)
+        while (weir_net_now(n) < until && !n->closing && !atomic_load(&n->aborted))
             weir_sched_block(n, until);
+        if (atomic_load(&n->aborted))
+            return weir_fail((weir_err)atomic_load(&n->aborted), "this rank was given up while it computed");
     } else {
         struct timespec t = {.tv_sec = (time_t)cost, .tv_nsec = (long)((cost - (double)(time_t)cost) * 1e9)};
         while (nanosleep(&t, &t))

@@ -13,6 +13,7 @@
 #define WEIR_NET_NET_H
 #include "core/plug.h"
 #include "core/task.h"
+#include <stdatomic.h>
 
 typedef struct weir_net weir_net;
 
@@ -126,6 +127,7 @@ int weir_net_generation(const weir_net *);
 /* ---- time and tasks ---- */
 double weir_net_now(weir_net *);                 /* [any thread] seconds, monotonic or virtual */
 weir_err weir_net_spend(weir_net *, double cost); /* [blocks] a simulated rank computes that long; a real one sleeps: tests only */
+double weir_net_cost(weir_net *, double nominal); /* what so many seconds of work take this rank now: drawn in sim; real worlds: as many */
 void weir_net_yield(weir_net *);                 /* [blocks] in long loops on the comm thread: progress, and other fibres' turn */
 /* A fibre must have ended before the first one returns (join it); one that has not finds its operations ended with WEIR_STALE. */
 typedef struct weir_fibre_task weir_fibre_task;
@@ -140,6 +142,7 @@ weir_rt *weir_net_rt(weir_net *);
 typedef struct weir_place {
     int rank, size, local_rank, local_size;
     char source[24];     /* what told: "flags", "torchrun", "weir", "openmpi", "pmi", "slurm", "alone" */
+    bool mpi;            /* it started MPI for us, too */
     char host[64];
     char run_dir[128];   /* private directory for this run's sockets; "" when alone. Any rank may make it; it is gone once all have met */
     char rendezvous[128]; /* HOST:PORT; "" on one machine */
@@ -151,7 +154,7 @@ typedef struct weir_place {
 } weir_place;
 
 /* Facts that options are judged by. */
-typedef struct weir_net_facts { bool loses, joins, encrypts, shares; } weir_net_facts;
+typedef struct weir_net_facts { bool loses, joins, encrypts, shares, simulated; } weir_net_facts; /* simulated: all ranks in one process, time is virtual */
 
 /* Opens the world named by spec ("auto": the one that fits the place), runs fn as the first fibre of each rank that lives in this process, says goodbye (or tells why
  * not), closes. Gives fn's error, or that of opening. */
@@ -163,9 +166,23 @@ int weir_net_rank(const weir_net *), weir_net_size(const weir_net *);
 const char *weir_net_name(const weir_net *); /* "zmq" */
 /* Ranks that share a machine's memory have the same number: the lowest rank there. */
 int weir_net_machine(const weir_net *, int rank);
+bool weir_net_simulated(const weir_net *);   /* all ranks live in this process, and time is virtual */
 bool weir_net_dry(const weir_net *);         /* move sizes; do not touch (nor allocate) floats */
 typedef struct weir_net_count { uint64_t sent, received, messages, copied; } weir_net_count;
 weir_net_count weir_net_counted(const weir_net *); /* payload bytes given to the wire and taken from it */
+
+/* ---- memory that ranks of one machine have in common: weir_net_share, below the groups ---- */
+/* Can ranks with the same weir_net_machine share memory: a world of real processes, that moves real bytes. */
+bool weir_net_shares(const weir_net *);
+/* A word in common memory that one rank raises and others wait for; it may wrap. */
+typedef struct weir_flag { _Atomic uint32_t value, sleepers; } weir_flag;
+/* All that this rank wrote before is there for whoever sees the flag at `value`. */
+void weir_net_raise(weir_flag *, uint32_t value);
+/* [blocks] until `peer` has raised its flag to `value` or beyond. Yields, then sleeps, with an eye on liveness: ends as a receive from
+ * that peer would, and with its sentence. */
+weir_err weir_net_await(weir_net *, int peer, weir_flag *, uint32_t value);
+/* What went through common memory, counted as if a wire had carried it. */
+void weir_net_count_shared(weir_net *, uint64_t sent, uint64_t received);
 
 /* ---- groups ---- */
 /* Some ranks in a fixed order, with a running number that keeps their collectives apart. Made alike on all members. */
@@ -178,4 +195,10 @@ typedef struct weir_group {
 } weir_group;
 weir_err weir_group_all(weir_net *, weir_arena *, weir_group *);
 weir_err weir_group_make(weir_net *, unsigned id, const int *members, int count, weir_arena *, weir_group *);
+
+/* Zeroed memory that all members see, each at an address of its own: page-aligned, pages taken when first touched. Every member calls it
+ * with the same size and turn (of WEIR_CHANNEL_COLL). It has no name, and is gone when the last member has unmapped it or has ended,
+ * however. WEIR_MISFIT on all members, with one sentence, where one of them may not see it. [blocks] */
+weir_err weir_net_share(weir_group *, uint32_t turn, size_t bytes, void **);
+void weir_net_unshare(void *, size_t bytes);
 #endif

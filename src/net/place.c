@@ -189,6 +189,7 @@ weir_err weir_place_find(int rank, int size, const char *rendezvous, weir_place 
         WEIR_TRY(from_flags(rank, size, rendezvous, &p));
     else
         WEIR_TRY(from_environment(&p));
+    WEIR_TRY(weir_place_mpi(&p));
     *out = p;
     return WEIR_OK;
 }

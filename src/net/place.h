@@ -8,7 +8,7 @@
  *   slurm      SLURM_PROCID SLURM_NTASKS in a step that srun started; they meet on the step's first host, at a port by the job's number
  *   alone      this machine alone
  *
- * What is found is logged as rank_source. */
+ * Whether a launcher has also started MPI is found by its variables (place_mpi.c). What is found is logged as rank_source. */
 #ifndef WEIR_NET_PLACE_H
 #define WEIR_NET_PLACE_H
 #include "net/net.h"
@@ -19,6 +19,8 @@ weir_err weir_place_find(int rank, int size, const char *rendezvous, weir_place 
 /* For place*.c: a variable's number, and how many ranks a run may have. */
 enum { WEIR_RANKS_MAX = 1 << 20 };
 weir_err weir_place_number(const char *name, const char *text, long least, long most, int *out);
+/* place_mpi.c: if an MPI launcher's variables are there, sets p->mpi; a place they do not agree with is refused, naming both. */
+weir_err weir_place_mpi(weir_place *);
 /* place_slurm.c: where and as which job ranks of a step meet, and how many of them are here; what is not told is left as it is. */
 weir_err weir_place_slurm(weir_place *);
 /* The first host of a list such as "node[07-09,12],other": false if it names none that fits. */

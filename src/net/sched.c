@@ -174,10 +174,23 @@ void weir_sched_block(weir_net *n, double deadline)
     me->blocked = false;
 }
 
+/* A rank that only looks, again and again, would stop a virtual clock: there it is set back by the least a deadline takes. */
+void weir_sched_look(weir_net *n)
+{
+    if (n->world->arm)
+        weir_sched_block(n, n->world->now(n->sched));
+    else
+        n->world->idle(n->sched, 0);
+}
+
 void weir_net_yield(weir_net *n)
 {
     weir_sched *s = n->sched;
 
+    if (s->world->arm) {
+        weir_sched_look(n);
+        return;
+    }
     s->world->idle(s, 0);
     if (!s->ready)
         return;
@@ -214,7 +227,7 @@ weir_err weir_net_fibre(weir_net *n, const char *name, weir_err (*fn)(void *), v
     t->arg = arg;
     t->armed[0] = t->armed[1] = WEIR_NEVER;
     snprintf(t->name, sizeof t->name, "%s", name);
-    err = weir_fibre_new(n->world->stack, body, t, &t->fibre);
+    err = weir_fibre_new(n->stack, body, t, &t->fibre);
     if (err) {
         free(t);
         return err;
@@ -245,6 +258,8 @@ static void free_task(weir_sched *s, weir_fibre_task *t)
         weir_sched_drain(s);
     if (t->queued) /* it was readied for nothing just before it ended */
         unqueue(s, t);
+    if (t->timers)
+        s->world->disarm(t);
     while (*at != t)
         at = &(*at)->next;
     *at = t->next;

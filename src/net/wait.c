@@ -20,7 +20,7 @@ static weir_err park(weir_net *n, const batch *b, double until, bool *looked)
         if (*looked)
             return weir_fail(WEIR_LATE, "a message did not come before its deadline");
         *looked = true;
-        n->world->idle(n->sched, 0);
+        weir_sched_look(n);
         return WEIR_OK;
     }
     for (int i = 0; i < b->count; i++) {
@@ -81,6 +81,8 @@ weir_err weir_net_wait_all(weir_net *n, weir_op *ops, int count, double deadline
 /* The bytes of a send that is under way come back when the peer's machine has taken them, or when the link to it is closed. */
 static void let_out(weir_net *n, weir_op *o, double limit)
 {
+    if (n->world->let)
+        n->world->let(n, o);
     while (!o->done && n->world->now(n->sched) < limit)
         n->world->idle(n->sched, limit);
     if (!o->done)

@@ -4,8 +4,9 @@
  *   match.c  operations and their messages      wait.c   waiting for them, helpers
  *   queue.c  queues and threads of a rank       launch*.c, lines.c, place.c  before a net runs
  *   loss.c   lost peers, faults, renewal        life*.c  meeting, signs of life, leaving (worlds with real peers)
- *   frame.c  what crosses the wire              zmq*.c   a world
+ *   share.c  memory in common, and waiting for a word in it
  *   address.c  where a rank is reached          key.h    who may join
+ *   frame.c  what crosses the wire              zmq*.c, sim*.c, mpi*.c  worlds
  *
  * A world moves bytes and closes links. It never matches, judges or blames. */
 #ifndef WEIR_NET_WORLD_H
@@ -70,8 +71,15 @@ typedef struct weir_world {
     double (*now)(weir_sched *); /* [any thread] */
     /* A peer was silent that long: what the world knows of the reason, as the end of a sentence; "": nothing. NULL: it never does. */
     const char *(*silence)(weir_net *, int peer, double seconds);
+    /* ---- what only a simulated world has; all NULL elsewhere ---- */
     /* Virtual time: idle shall return at the task's deadline. NULL: the scheduler watches the deadlines itself. */
     void (*arm)(weir_fibre_task *, double deadline);
+    void (*disarm)(weir_fibre_task *); /* the task goes: forget its deadlines */
+    /* Cancelled: gives the bytes of a send (NULL: of all this rank's sends) back at once; what was under way goes on as a copy. */
+    void (*let)(weir_net *, weir_op *);
+    bool (*left)(weir_net *, int peer);              /* it has left in order, and all it sent has come */
+    void (*know)(weir_net *, int peer, weir_fault *); /* a world that knows all says where a rank is and what it does */
+    double (*cost)(weir_net *, double nominal);
 } weir_world;
 
 /* What every world's options begin with. */
@@ -109,7 +117,8 @@ struct weir_fibre_task {
     weir_err result;
     bool queued, finished, blocked;
     double deadline;
-    double armed[2]; /* the world's: timers of this task */
+    double armed[2]; /* the world's: timers of this task, the nearest and one left over; and how many it has out */
+    int timers;
     weir_fibre_task *next_ready, *next, *joiner;
     char name[16];
     weir_why why;
@@ -124,6 +133,7 @@ bool weir_sched_drain(weir_sched *); /* runs what was handed over; was there any
 bool weir_sched_sleep(weir_sched *); /* about to sleep: false if there is something to run first. Then the bell rings */
 void weir_sched_woken(weir_sched *, bool rung); /* rung: the bell can be read */
 bool weir_sched_here(const weir_sched *); /* [any thread] is this the comm thread */
+void weir_sched_look(weir_net *); /* progress without waiting; in virtual time, where a look must cost something, others run meanwhile */
 void weir_sched_block(weir_net *, double deadline); /* the running fibre, until woken (perhaps for nothing) or late */
 
 /* ---- one rank ---- */
@@ -148,6 +158,7 @@ struct weir_net {
     struct { weir_msg *first, **last; } arrived[WEIR_SHELVES]; /* messages nobody asked for yet, by source */
     uint64_t arrivals;
     size_t held, hold; /* bytes in `arrived`, and their limit */
+    size_t stack; /* of its fibres */
     unsigned char *peer; /* WEIR_PEER_ bits, from the first loss or renewal on; NULL: all is well */
     weir_loss *losses, **losses_tail, *first; /* first: what ends this generation */
     int *machine; /* the world's: by rank, the lowest rank on the same machine; NULL: all are on one */
@@ -155,6 +166,7 @@ struct weir_net {
     _Atomic uint64_t doing; /* step << 8 | phase */
     weir_board *board;
     weir_net_count count;
+    int wary; /* share.c's: waits to come that had better not yield */
     struct weir_net_rt { weir_rt rt; weir_net *net; } rt;
 };
 weir_err weir_net_open(weir_net *, weir_sched *, const weir_world *, void *self, const weir_place *);
@@ -179,6 +191,7 @@ weir_err weir_loss_all(weir_net *, int *who);                 /* the reason why 
 weir_err weir_loss_of(weir_net *, int peer, int *who);        /* why nothing will come of `peer` (or WEIR_ANY), if so */
 bool weir_loss_is(const weir_net *, int peer, int bits);
 void weir_loss_end(weir_net *); /* the first fibre has returned */
+void weir_loss_look(weir_net *); /* something is known now that ends posted receives */
 void weir_loss_text(const weir_fault *, char *text, size_t room);
 
 /* ---- life.c ---- */

@@ -196,7 +196,7 @@ static const weir_opt options[] = {
 
 const weir_world weir_net_zmq = {
     .plug = {"zmq", "processes on this machine or on many, over ZeroMQ", sizeof(weir_zmq_self), options},
-    .facts = {.loses = true, .encrypts = true},
+    .facts = {.loses = true, .encrypts = true, .shares = true},
     .stack = 1 << 20,
     .open = weir_zmq_open,
     .met = weir_zmq_met,

@@ -30,6 +30,7 @@ const weir_opt weir_settings_options[] = {
     {"codec", WEIR_OPT_TEXT, AT(codec), "none", "how gradients are written on the wire"},
     {"coll", WEIR_OPT_TEXT, AT(coll), "auto", "the collective"},
     {"net", WEIR_OPT_TEXT, AT(net), "auto", "the world the workers live in"},
+    {"profile", WEIR_OPT_TEXT, AT(profile), NULL, "FILE of what a step costs: written by a real bench train, spent by a simulated run"},
     {"seed", WEIR_OPT_INT, AT(seed), "1", "everything random derives from it", .min = 0, .max = 9e18},
     {"out", WEIR_OPT_TEXT, AT(out), NULL, "run directory: log, config, checkpoints (without it nothing is kept)"},
     {"log", WEIR_OPT_TEXT, AT(log), NULL, "where the log goes (OUT/log.jsonl)"},
@@ -46,7 +47,7 @@ const weir_opt weir_settings_options[] = {
 #undef AT
 
 /* where things go is said anew for each start: these are never written to a run's config, nor taken from one */
-static const char *const not_kept[] = {"out", "log", "resume", "quiet", "rank", "size", "rendezvous", "key", "insecure", NULL};
+static const char *const not_kept[] = {"out", "log", "resume", "quiet", "rank", "size", "rendezvous", "key", "insecure", "profile", NULL};
 
 static bool listed(const char *const *list, const char *key)
 {

@@ -8,7 +8,7 @@ typedef struct weir_settings {
     const char *model, *data, *optim, *lr, *exchange, *codec, *coll, *net;
     int64_t epochs, steps, batch, accumulate, workers, threads, seed, keep, check_every;
     double clip, timeout, stall;
-    const char *out, *log, *resume;
+    const char *out, *log, *resume, *profile;
     const char *save_every, *eval_every;
     const char *rendezvous, *key;
     int64_t rank, size; /* as given: see weir_settings_given */

@@ -1,0 +1,220 @@
+/* sim.h - inside net/sim*.c: a virtual cluster in one process.
+ *
+ *   sim.c        options, a run from first to last event, the world's table
+ *   sim_event.c  the heap of events, timers of tasks
+ *   sim_wire.c   links: packets, queues, who waits for whom     sim_msg.c  messages on their way, and whose their bytes are
+ *   sim_life.c   ranks that leave, die, pause or are cut off    sim_fault.c  what the user orders of that
+ *   sim_cost.c   what work costs, tasks as fibres               sim_stuck.c  when nothing can ever happen again
+ *
+ * One thread runs everything: fibres while any is ready, else the next event, whose time becomes now. So virtual time passes only
+ * while all wait, and two runs of one seed take the same course to the last bit. Whatever one rank does to another goes through
+ * an event. Nothing here has the size of nodes x nodes. */
+#ifndef WEIR_NET_SIM_H
+#define WEIR_NET_SIM_H
+#include "core/rng.h"
+#include "net/world.h"
+
+/* ---- what the user chose ---- */
+typedef struct weir_sim_options {
+    weir_world_self base; /* first */
+    int64_t nodes, packet, rack, machine, eager, seed;
+    double latency, rate, overhead, jitter, uplink, rack_latency, local_latency, local_rate;
+    bool rendezvous, dry;
+    double cost, cv;
+    int draw;
+    const char *slow, *kill, *pause, *cut;
+    double drop, duplicate, corrupt, rto, detect;
+} weir_sim_options;
+enum { WEIR_SIM_CONSTANT, WEIR_SIM_LOGNORMAL, WEIR_SIM_GAMMA }; /* draw */
+
+/* ---- events ---- */
+typedef enum {
+    WEIR_SIM_PACKET,  /* thing: a packet, whose tail has come to its next pipe */
+    WEIR_SIM_UPLINK,  /* rank: a port of it may send the next packet; thing: the port */
+    WEIR_SIM_DELIVER, /* rank: a message, put off while the rank was paused */
+    WEIR_SIM_ACK,     /* rank: the bytes of a message it sent are free */
+    WEIR_SIM_TIMER,   /* rank: a task's deadline */
+    WEIR_SIM_WORD,    /* rank: a peer says why it leaves, or gives us up */
+    WEIR_SIM_LEFT,    /* rank has left in order, its messages before it */
+    WEIR_SIM_NEWS,    /* rank, after a pause, learns what all know */
+    WEIR_SIM_FAILED,  /* rank has left with an error, which all hear of */
+    WEIR_SIM_ORDER,   /* thing: a fault that the user ordered */
+    WEIR_SIM_DEAD,    /* rank's end is noticed */
+    WEIR_SIM_SILENCE  /* rank looks whether it has heard of another; thing: that one's number */
+} weir_sim_kind;
+typedef struct weir_sim_event {
+    double at;
+    uint64_t number; /* of two at the same time the earlier one comes first */
+    weir_sim_kind kind;
+    int rank;
+    bool put_off; /* it has waited for the end of a pause */
+    void *thing;
+} weir_sim_event;
+
+/* ---- links ---- */
+typedef struct weir_sim_pipe { /* what packets pass through one after the other */
+    double byte; /* seconds a byte */
+    double busy; /* until then */
+    int waiting; /* packets that have come and are not through */
+} weir_sim_pipe;
+
+typedef struct weir_sim_packet {
+    struct weir_sim_parcel *parcel;
+    struct weir_sim_packet *next; /* spare ones */
+    size_t bytes;
+    double head;  /* when its first byte reached, or left, the pipe */
+    int stage;    /* the pipe it comes to next */
+    bool waits, twice;
+} weir_sim_packet;
+
+/* A message. Freed when nobody holds it. */
+enum { WEIR_SIM_FLYING = 1, WEIR_SIM_HERE = 2, WEIR_SIM_ACKING = 4 };
+typedef struct weir_sim_parcel {
+    weir_msg msg;  /* first */
+    weir_op *op;   /* the sender's, while its bytes are lent */
+    bool taken;    /* by the receiver: the lent bytes are not needed any more */
+    bool closed;   /* the sender has given its receiver up: it is not delivered */
+    int to, holds;
+    void *bytes;   /* a copy of our own; NULL: lent, or a size without content */
+    size_t sent, come; /* of its bytes, by the sender's port, to the receiver's */
+    bool started;
+    struct weir_sim_parcel *next;          /* in its flow, or spare */
+    struct weir_sim_parcel *before, *after; /* what its sender has under way */
+    weir_sim_packet only; /* the packet of a message that needs one */
+} weir_sim_parcel;
+
+/* Messages of one rank to another, in order. There is one only while something waits, or while what comes later could overtake. */
+typedef struct weir_sim_flow {
+    struct weir_sim_flow *next; /* of the same hash */
+    struct weir_sim_flow *turn; /* the port's next to send */
+    int from, to;
+    weir_sim_parcel *first, **last;
+    double tail; /* when the last byte that has left will have come */
+} weir_sim_flow;
+
+/* A rank's end of the wire, or of the memory that ranks of one machine share: its flows take turns, a packet each. */
+typedef struct weir_sim_port {
+    double latency, free;
+    weir_sim_pipe down;
+    double byte; /* up: seconds a byte */
+    weir_sim_flow *turn, **turn_last;
+    bool set; /* an UPLINK event is on its way */
+} weir_sim_port;
+enum { WEIR_SIM_WIRE, WEIR_SIM_MEMORY, WEIR_SIM_PORTS };
+
+/* ---- ranks ---- */
+typedef struct weir_sim_node {
+    weir_net net; /* first */
+    weir_sim_port port[WEIR_SIM_PORTS];
+    weir_sim_parcel *out; /* sent, and flying or lent */
+    int flying;
+    weir_fibre_task *task; /* its first fibre */
+    bool dead, ended, left;
+    weir_err err;         /* it ended with */
+    weir_fault *last_word; /* why it left, for the others */
+    double paused_at, paused_until; /* not paused: until is in the past */
+    double moved;          /* when it last got on: sent something, or changed its phase */
+    uint64_t doing, draws; /* at the last look, or when it died; random numbers drawn for its work */
+    double speed;          /* its work takes so many times as long */
+} weir_sim_node;
+
+typedef struct weir_sim_order { /* a fault the user ordered */
+    enum { WEIR_SIM_KILL, WEIR_SIM_PAUSE, WEIR_SIM_CUT } kind;
+    int a, b;
+    double at, until; /* WEIR_NEVER: for ever */
+} weir_sim_order;
+
+typedef struct weir_sim_count { uint64_t events, packets, dropped, duplicated, corrupted; } weir_sim_count;
+
+typedef struct weir_sim {
+    const weir_sim_options *o;
+    const weir_place *place;
+    weir_sched sched;
+    weir_err (*fn)(weir_net *, void *);
+    void *arg;
+    double now, timeout, stall, next_look;
+    weir_sim_event *heap;
+    size_t events, room;
+    uint64_t numbers;
+    weir_sim_node *node;
+    int nodes, racks, *machine;
+    weir_sim_pipe *rack_up, *rack_down;
+    bool ordered; /* nothing can overtake: no jitter, no loss, no cut */
+    bool over;    /* being taken down */
+    bool nomem;   /* an event or a message had no room: the run ends */
+    weir_sim_flow **flow, *spare_flow;
+    size_t flows, flow_room;
+    weir_sim_packet *spare_packet;
+    weir_sim_parcel *spare_parcel;
+    weir_rng rng; /* the wire's */
+    weir_sim_order *order;
+    int orders, cuts;
+    weir_sim_count count;
+    int stuck;      /* how often nothing could happen any more */
+    int first_bad;  /* the first rank that ended with an error; -1: none */
+    char why[WEIR_WHY_MAX]; /* its sentence, or that of a deadlock */
+} weir_sim;
+
+static inline weir_sim *weir_sim_of(weir_net *n) { return n->sched->state; }
+static inline weir_sim_node *weir_sim_node_of(weir_net *n) { return (weir_sim_node *)n; }
+static inline bool weir_sim_paused(const weir_sim *s, const weir_sim_node *a) { return a->paused_until > 0 && s->now <= a->paused_until; }
+
+/* ---- sim_event.c ---- */
+/* Where there is no memory for it, the run ends (s->nomem). */
+void weir_sim_push(weir_sim *, double at, weir_sim_kind, int rank, void *thing);
+bool weir_sim_pop(weir_sim *, weir_sim_event *);
+/* The rank does not see it before its pause ends: true if so. */
+bool weir_sim_put_off(weir_sim *, const weir_sim_event *);
+void weir_sim_arm(weir_fibre_task *, double deadline);
+void weir_sim_disarm(weir_fibre_task *);
+void weir_sim_on_timer(weir_sim *, const weir_sim_event *);
+
+/* ---- sim_wire.c ---- */
+weir_err weir_sim_wire_open(weir_sim *);
+void weir_sim_wire_close(weir_sim *);
+void weir_sim_wire_send(weir_sim *, weir_sim_parcel *);
+void weir_sim_on_packet(weir_sim *, weir_sim_packet *);
+void weir_sim_on_uplink(weir_sim *, int rank, weir_sim_port *);
+void weir_sim_unsend(weir_sim *, int rank); /* what a dead rank had not put on the wire */
+double weir_sim_unit(weir_sim *); /* the wire's next random number in [0, 1) */
+double weir_sim_latency(const weir_sim *, int from, int to);
+
+/* ---- sim_msg.c ---- */
+void weir_sim_send(weir_net *, weir_op *);
+void weir_sim_fetch(weir_net *, weir_op *, weir_msg *);
+void weir_sim_drop(weir_net *, weir_msg *);
+void weir_sim_cut_peer(weir_net *, int peer);
+void weir_sim_let(weir_net *, weir_op *);
+void weir_sim_deliver(weir_sim *, weir_sim_parcel *, bool put_off); /* all of it has come */
+void weir_sim_on_ack(weir_sim *, weir_sim_parcel *);
+void weir_sim_lent_back(weir_sim *, weir_sim_parcel *); /* the sender's op is done; what is still needed of it was copied */
+void weir_sim_parcels_close(weir_sim *);
+
+/* ---- sim_life.c ---- */
+void weir_sim_leave(weir_sim *, weir_sim_node *, weir_err, const char *sentence);
+void weir_sim_all_came(weir_sim *, weir_sim_node *); /* nothing of it is flying any more */
+void weir_sim_kill(weir_sim *, weir_sim_node *);
+void weir_sim_on_life(weir_sim *, const weir_sim_event *); /* WORD, LEFT, NEWS, FAILED, DEAD, SILENCE */
+void weir_sim_tell(weir_net *, int peer, weir_word, const void *body, size_t len);
+bool weir_sim_left(weir_net *, int peer);
+void weir_sim_know(weir_net *, int peer, weir_fault *);
+void weir_sim_look(weir_sim *); /* for ranks that are waited for too long */
+void weir_sim_words_close(weir_sim *);
+
+/* ---- sim_fault.c ---- */
+weir_err weir_sim_orders_read(weir_sim *);
+void weir_sim_on_order(weir_sim *, const weir_sim_order *);
+double weir_sim_cut_until(const weir_sim *, int a, int b, double *since); /* 0: the two can talk */
+
+/* ---- sim_cost.c ---- */
+weir_err weir_sim_speeds_read(weir_sim *);
+double weir_sim_cost(weir_net *, double nominal);
+void weir_sim_tasks(weir_net *); /* what weir_net_rt starts are fibres */
+
+/* ---- sim_stuck.c ---- */
+/* No fibre is ready and no event is left. */
+void weir_sim_on_stuck(weir_sim *);
+
+/* ---- for tests ---- */
+weir_sim_count weir_sim_counted(weir_net *);
+#endif

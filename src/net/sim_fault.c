@@ -1,0 +1,166 @@
+/* sim_fault.c - faults by order: kill=WHO@WHEN, pause=WHO@WHEN+LENGTH, cut=A-B@WHEN+LENGTH; several are parted by /. WHO is a rank
+ * or `any`, drawn from the seed; WHEN is a time, or EARLY~LATE, drawn too; without a LENGTH it lasts for ever. */
+#include "net/sim.h"
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct reader {
+    weir_sim *sim;
+    const char *option, *text, *at;
+    weir_rng rng;
+} reader;
+
+static weir_err bad(const reader *r, const char *wanted)
+{
+    return weir_fail(WEIR_USAGE, "net sim: %s=%.100s: %s was expected where it says '%.40s'", r->option, r->text, wanted, r->at);
+}
+
+static bool take(reader *r, const char *word)
+{
+    size_t n = strlen(word);
+
+    if (strncmp(r->at, word, n))
+        return false;
+    r->at += n;
+    return true;
+}
+
+static weir_err read_rank(reader *r, int *rank)
+{
+    char *end;
+    long x;
+
+    if (take(r, "any")) {
+        *rank = (int)weir_rng_below(&r->rng, (uint64_t)r->sim->nodes);
+        return WEIR_OK;
+    }
+    x = strtol(r->at, &end, 10);
+    if (end == r->at || x < 0 || x >= r->sim->nodes)
+        return bad(r, "a rank of the run, or any,");
+    *rank = (int)x;
+    r->at = end;
+    return WEIR_OK;
+}
+
+static weir_err read_time(reader *r, double *seconds)
+{
+    char *end;
+    double x = strtod(r->at, &end);
+
+    if (end == r->at || !(x >= 0) || x > 1e9)
+        return bad(r, "a time in seconds");
+    r->at = end;
+    if (take(r, "ms"))
+        x /= 1e3;
+    else if (take(r, "us"))
+        x /= 1e6;
+    else
+        take(r, "s");
+    *seconds = x;
+    return WEIR_OK;
+}
+
+static weir_err read_when(reader *r, weir_sim_order *o)
+{
+    double late, length;
+
+    if (!take(r, "@"))
+        return bad(r, "@ and a time");
+    WEIR_TRY(read_time(r, &o->at));
+    if (take(r, "~")) {
+        WEIR_TRY(read_time(r, &late));
+        o->at += (late - o->at) * (((double)weir_rng_u32(&r->rng) + 0.5) * 0x1p-32);
+    }
+    o->until = WEIR_NEVER;
+    if (o->kind != WEIR_SIM_KILL && take(r, "+")) {
+        WEIR_TRY(read_time(r, &length));
+        o->until = o->at + length;
+    }
+    if (*r->at && *r->at != '/')
+        return bad(r, "/ and another one, or the end,");
+    return WEIR_OK;
+}
+
+static weir_err read_one(reader *r, weir_sim_order *o)
+{
+    WEIR_TRY(read_rank(r, &o->a));
+    if (o->kind == WEIR_SIM_CUT) {
+        if (!take(r, "-"))
+            return bad(r, "- and another rank");
+        WEIR_TRY(read_rank(r, &o->b));
+        if (o->a == o->b)
+            return bad(r, "two different ranks");
+    }
+    return read_when(r, o);
+}
+
+static weir_err read_all(weir_sim *s, const char *option, const char *text, int kind)
+{
+    reader r = {.sim = s, .option = option, .text = text, .at = text};
+    weir_sim_order *more;
+
+    if (!text)
+        return WEIR_OK;
+    r.rng = weir_rng_at((uint64_t)s->o->seed, WEIR_RNG_SIM, 1ull << 56, (uint32_t)kind);
+    do {
+        if (!(more = realloc(s->order, (size_t)(s->orders + 1) * sizeof *more)))
+            return weir_fail_nomem(sizeof *more);
+        s->order = more;
+        s->order[s->orders] = (weir_sim_order){.kind = kind};
+        WEIR_TRY(read_one(&r, &s->order[s->orders]));
+        s->orders++;
+        s->cuts += kind == WEIR_SIM_CUT;
+    } while (take(&r, "/"));
+    return WEIR_OK;
+}
+
+weir_err weir_sim_orders_read(weir_sim *s)
+{
+    WEIR_TRY(read_all(s, "kill", s->o->kill, WEIR_SIM_KILL));
+    WEIR_TRY(read_all(s, "pause", s->o->pause, WEIR_SIM_PAUSE));
+    WEIR_TRY(read_all(s, "cut", s->o->cut, WEIR_SIM_CUT));
+    for (int i = 0; i < s->orders; i++)
+        weir_sim_push(s, s->order[i].at, WEIR_SIM_ORDER, s->order[i].a, &s->order[i]);
+    return WEIR_OK;
+}
+
+double weir_sim_cut_until(const weir_sim *s, int a, int b, double *since)
+{
+    double until = 0;
+
+    for (int i = 0; s->cuts && i < s->orders; i++) {
+        const weir_sim_order *o = &s->order[i];
+        if (o->kind != WEIR_SIM_CUT || o->at > s->now || o->until <= s->now || o->until <= until)
+            continue;
+        if ((o->a == a && o->b == b) || (o->a == b && o->b == a)) {
+            until = o->until;
+            *since = o->at;
+        }
+    }
+    return until;
+}
+
+/* Somebody will be given up if it lasts: looked at when the time-out has passed. */
+static void watch(weir_sim *s, const weir_sim_order *o, int who, int whom)
+{
+    if (o->until - o->at > s->timeout)
+        weir_sim_push(s, o->at + s->timeout, WEIR_SIM_SILENCE, who, &s->node[whom]);
+}
+
+void weir_sim_on_order(weir_sim *s, const weir_sim_order *o)
+{
+    weir_sim_node *a = &s->node[o->a];
+
+    if (o->kind == WEIR_SIM_KILL) {
+        weir_sim_kill(s, a);
+    } else if (o->kind == WEIR_SIM_CUT) {
+        watch(s, o, o->a, o->b);
+        watch(s, o, o->b, o->a);
+    } else if (!a->dead && !a->ended && !weir_sim_paused(s, a)) {
+        a->paused_at = s->now;
+        a->paused_until = o->until;
+        for (int r = 0; r < s->nodes; r++)
+            if (r != o->a)
+                watch(s, o, r, o->a);
+    }
+}
