@@ -5,7 +5,8 @@ import os, re, shutil, signal, subprocess, time
 import pytest
 from weirlib import FLAVOUR, ROOT, SMALL, alive, children, end, environment, events, leftovers, train, wait_for, weights
 
-LAWS = ['both_ways', 'chunks', 'large', 'any_source', 'big_and_late', 'cancel', 'renew', 'ring', 'mpi']
+LAWS = ['both_ways', 'chunks', 'large', 'any_source', 'big_and_late', 'cancel', 'renew', 'ring', 'mpi', 'halving', 'doubling', 'blocks', 'tree', 'hier', 'shm',
+        'auto']
 COMMON = ['--model', 'lenet', '--data', SMALL, '--batch', 64, '--optim', 'sgd', '--lr', 0.01, '--eval-every', 0, '--threads', 1, '--quiet']
 LONG = ['--model', 'lenet', '--data', SMALL, '--batch', 64, '--steps', 1000000, '--eval-every', 50, '--threads', 1, '--quiet']
 
