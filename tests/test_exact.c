@@ -222,6 +222,7 @@ static void micro_batches_add_in_double(void **state)
 {
     bench b;
     double *whole, *parts;
+    size_t before;
 
     (void)state;
     bench_open(&b, "lenet");
@@ -229,6 +230,9 @@ static void micro_batches_add_in_double(void **state)
     parts = WEIR_NEW(b.arena, double, b.params);
     ok(weir_model_exact(b.model, parts, false));
     memset(b.grad, 0xFF, b.params * sizeof *b.grad);
+    for (int i = 0; i < 4; i++)
+        ok(weir_model_prepare(b.model, (int[]){ROOM, 5, 10, 1}[i]));
+    before = weir_arena_bytes(b.arena);
     pass(&b, 0, ROOM, 1.0f / ROOM, false);
     memcpy(whole, parts, b.params * sizeof *whole);
     pass(&b, 0, 5, 1.0f / ROOM, false);
@@ -238,6 +242,7 @@ static void micro_batches_add_in_double(void **state)
         assert_true(fabs(whole[i] - parts[i]) <= 1e-12 * (fabs(whole[i]) + 1e-3) && (float)whole[i] == (float)parts[i]);
     for (size_t i = 0; i < b.params; i++)
         assert_true(isnan(b.grad[i])); /* nobody touches the floats */
+    assert_int_equal(weir_arena_bytes(b.arena), before); /* and no step allocates */
     bench_close(&b);
 }
 

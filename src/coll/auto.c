@@ -72,11 +72,11 @@ static int find_use(const choice *c, const char *name)
 
 static weir_err open_fixed(choice *c, const weir_group *g, weir_arena *a)
 {
-    weir_coll_form shape = weir_coll_look(g);
+    weir_coll_form form = weir_coll_look(g);
 
-    shape.shm = shape.shm && !c->apart;
+    form.shm = form.shm && !c->apart;
     for (int bit = 6; bit <= 40; bit++) {
-        const char *name = weir_coll_pick(g, &shape, (size_t)1 << bit);
+        const char *name = weir_coll_pick(g, &form, (size_t)1 << bit);
         int use = find_use(c, name);
         if (use < 0) {
             WEIR_TRY(weir_coll_open(name, g, a, &c->use[use = c->uses]));
@@ -90,10 +90,12 @@ static weir_err open_fixed(choice *c, const weir_group *g, weir_arena *a)
 
 static weir_err open_measured(choice *c, const weir_group *g, weir_arena *a)
 {
+    weir_coll_form form = weir_coll_look(g);
+
     for (weir_plugs p = weir_colls; *p && c->uses < USES; p++) {
         weir_err err;
-        if (!strcmp((*p)->name, "auto"))
-            continue;
+        if (!strcmp((*p)->name, "auto") || (!strcmp((*p)->name, "hier") && !(form.apart && form.shared)))
+            continue; /* on one level hier is another one */
         err = weir_coll_open((*p)->name, g, a, &c->use[c->uses]);
         if (err && err != WEIR_MISFIT)
             return err;

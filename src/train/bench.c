@@ -89,6 +89,16 @@ static weir_err report_steps(const weir_trainer *t, const weir_bench *b, const t
     return print(b->out, j, b->json, text);
 }
 
+/* The mean over the workers, in the file that --profile names. */
+static weir_err save_profile(weir_trainer *t)
+{
+    if (!t->profile || weir_net_simulated(t->net))
+        return WEIR_OK;
+    WEIR_TRY(weir_trainer_sum(t, t->profile->second, weir_profile_pieces(t->profile)));
+    t->profile->steps *= t->all.size;
+    return t->all.me ? WEIR_OK : weir_profile_save(t->profile, t->set->profile);
+}
+
 static weir_err time_steps(weir_trainer *t, const weir_bench *b)
 {
     double opened = weir_now(weir_net_rt(weir_comm_net(t->comm))), begun;
@@ -102,6 +112,8 @@ static weir_err time_steps(weir_trainer *t, const weir_bench *b)
         WEIR_TRY(weir_trainer_step(t, &report));
     before = t->sent;
     begun = weir_now(t->rt);
+    if (t->profile && !weir_net_simulated(t->net))
+        weir_profile_clear(t->profile);
     for (uint64_t i = 0; i < b->steps; i++) {
         WEIR_TRY(weir_trainer_step(t, &report));
         m.samples += report.samples;
@@ -112,6 +124,7 @@ static weir_err time_steps(weir_trainer *t, const weir_bench *b)
     m.sent = (double)(t->sent - before);
     WEIR_TRY(weir_trainer_sum(t, &m.sent, 1));
     WEIR_TRY(weir_trainer_replicas(t, &m.replicas));
+    WEIR_TRY(save_profile(t));
     return t->all.me ? WEIR_OK : report_steps(t, b, &m);
 }
 
@@ -125,7 +138,19 @@ static weir_err steps_compute(weir_comm *comm, void *arg)
 
 static void steps_close(void *arg) { weir_trainer_close(&((stepping *)arg)->t); }
 
-static weir_err steps_rank(weir_net *net, void *arg) { return weir_comm_run(net, steps_compute, steps_close, arg); }
+/* Several ranks may live in this process. */
+static weir_err steps_rank(weir_net *net, void *arg)
+{
+    stepping *mine = malloc(sizeof *mine);
+    weir_err err;
+
+    if (!mine)
+        return weir_fail_nomem(sizeof *mine);
+    *mine = *(stepping *)arg;
+    err = weir_comm_run(net, steps_compute, steps_close, mine);
+    free(mine);
+    return err;
+}
 
 weir_err weir_bench_run(const weir_settings *set, const weir_place *place, const weir_bench *bench)
 {
