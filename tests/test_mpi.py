@@ -158,6 +158,8 @@ def test_stop_and_resume(mpi, tmp_path):
 def test_another_number_of_ranks_is_refused(mpi, tmp_path):
     code, out, err = mpi.end(4, mpi.weir, 'train', *COMMON, '--steps', 5, '--workers', 3, '--out', tmp_path / 'run')
     assert '--workers 3' in err and '4 ranks' in err and '(exit 16)' in err and code == 16, err
+    code, out, err = mpi.end(4, mpi.weir, 'train', *COMMON, '--steps', 5, '--rank', 0, '--size', 3, '--rendezvous', '127.0.0.1:29000')
+    assert '3 ranks by flags, but 4 by' in err and '(exit 16)' in err and code == 16, err
 
 
 def test_mpi_without_a_launcher_is_refused(mpi, tmp_path):
