@@ -77,7 +77,8 @@ def test_loss_in_the_middle(mpi, how):
     out, err = p.communicate(timeout=60)
     assert time.time() - begun < 30 and p.returncode
     said = re.findall(rf'^{how}: rank (\d): rank 3 \(.*\(exit 10\)', out, re.M)
-    assert said, out + err     # launchers end those who have not spoken yet
+    if mpi.name == 'mpich' and how == 'killed': assert said or 'BAD TERMINATION' in out + err, out + err   # it kills the others at once
+    else: assert said, out + err
     assert not re.search(r'exit 1\)', out), out
     if how == 'fails':
         assert 'its data are damaged (exit 17)' in out and len(re.findall(r'left with an error .*: its data are damaged', out)) == len(said), out
@@ -113,12 +114,13 @@ def test_kill_a_rank(mpi, tmp_path, trial):
     time.sleep(0.1 * trial)
     everybody = offspring(p.pid)
     os.kill(pids[victim], signal.SIGKILL)
-    _, err = p.communicate(timeout=20)
+    told, err = p.communicate(timeout=20)
     gone([*everybody, p.pid], 5)
+    if 'process_vm_readv' in err: pytest.skip('UCX has ended another rank itself')
     said = re.findall(r'^weir: (rank \d: warning: lost|error): rank (\d) \(host .*? (\w+) in phase (\w+)', err, re.M)
-    assert said and all(int(r) == victim and what == 'ended' for _, r, what, _ in said), err
-    # MPICH's mpiexec kills the others at once, some of them before they have come to leave
-    assert mpi.name == 'mpich' or 'error' in [how for how, *_ in said], err
+    assert all(int(r) == victim and what == 'ended' for _, r, what, _ in said), err
+    if mpi.name == 'openmpi': assert 'error' in [how for how, *_ in said], err
+    else: assert said or f'PID {pids[victim]} ' in told + err, told + err   # mpiexec kills the others at once, now and then before a word
     assert p.returncode
     assert not leftovers(out)
 
