@@ -5,7 +5,8 @@ import os, re, shutil, signal, subprocess, time
 import pytest
 from weirlib import FLAVOUR, ROOT, SMALL, alive, children, end, environment, events, leftovers, train, wait_for, weights
 
-LAWS = ['both_ways', 'chunks', 'large', 'any_source', 'big_and_late', 'cancel', 'renew', 'ring', 'mpi']
+LAWS = ['both_ways', 'chunks', 'large', 'any_source', 'big_and_late', 'cancel', 'renew', 'ring', 'mpi', 'halving', 'doubling', 'blocks', 'tree', 'hier', 'shm',
+        'auto']
 COMMON = ['--model', 'lenet', '--data', SMALL, '--batch', 64, '--optim', 'sgd', '--lr', 0.01, '--eval-every', 0, '--threads', 1, '--quiet']
 LONG = ['--model', 'lenet', '--data', SMALL, '--batch', 64, '--steps', 1000000, '--eval-every', 50, '--threads', 1, '--quiet']
 
@@ -24,9 +25,9 @@ class Mpi:
             self.lacks = 'openmpi: mpirun is of another MPI'
         else: self.lacks = None
 
-    def start(self, n, *command, more=()):
+    def start(self, n, *command, more=(), **env):
         return subprocess.Popen([*self.run, *more, '-n', str(n), *map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                env=environment(ASAN_OPTIONS=os.environ.get('ASAN_OPTIONS', '') + ':detect_leaks=0'))   # MPIs leave much behind
+                                env=environment(ASAN_OPTIONS=os.environ.get('ASAN_OPTIONS', '') + ':detect_leaks=0', **env))   # MPIs leave much behind
 
     def end(self, n, *command, timeout=120):
         p = self.start(n, *command)
@@ -76,7 +77,8 @@ def test_loss_in_the_middle(mpi, how):
     out, err = p.communicate(timeout=60)
     assert time.time() - begun < 30 and p.returncode
     said = re.findall(rf'^{how}: rank (\d): rank 3 \(.*\(exit 10\)', out, re.M)
-    assert said, out + err     # launchers end those who have not spoken yet
+    if mpi.name == 'mpich' and how == 'killed': assert said or 'BAD TERMINATION' in out + err, out + err   # it kills the others at once
+    else: assert said, out + err
     assert not re.search(r'exit 1\)', out), out
     if how == 'fails':
         assert 'its data are damaged (exit 17)' in out and len(re.findall(r'left with an error .*: its data are damaged', out)) == len(said), out
@@ -106,18 +108,19 @@ def test_training_by_mpis_collectives(mpi, tmp_path):
 def test_kill_a_rank(mpi, tmp_path, trial):
     """the others name it, and nothing is left running; mpirun's own code is its own"""
     out, victim = tmp_path / 'run', trial % 4
-    p = mpi.start(4, mpi.weir, 'train', *LONG, '--out', out, '--coll', ['ring', 'mpi'][trial % 2])
+    p = mpi.start(4, mpi.weir, 'train', *LONG, '--out', out, '--coll', ['ring', 'mpi'][trial % 2],
+                  UCX_TLS='^cma')   # MPICH's UCX ends a rank that was just reading a dead one's memory
     pids = wait_for(lambda: ranks(mpi, p.pid, 4))
     wait_for(lambda: os.path.exists(out / 'log.jsonl') and len(events(out, 'step')) > 2)
     time.sleep(0.1 * trial)
     everybody = offspring(p.pid)
     os.kill(pids[victim], signal.SIGKILL)
-    _, err = p.communicate(timeout=20)
+    told, err = p.communicate(timeout=20)
     gone([*everybody, p.pid], 5)
     said = re.findall(r'^weir: (rank \d: warning: lost|error): rank (\d) \(host .*? (\w+) in phase (\w+)', err, re.M)
-    assert said and all(int(r) == victim and what == 'ended' for _, r, what, _ in said), err
-    # MPICH's mpiexec kills the others at once, some of them before they have come to leave
-    assert mpi.name == 'mpich' or 'error' in [how for how, *_ in said], err
+    assert all(int(r) == victim and what == 'ended' for _, r, what, _ in said), err
+    if mpi.name == 'openmpi': assert 'error' in [how for how, *_ in said], err
+    else: assert said or f'PID {pids[victim]} ' in told + err, told + err   # mpiexec kills the others at once, now and then before a word
     assert p.returncode
     assert not leftovers(out)
 
@@ -132,10 +135,12 @@ def test_stopped_rank(mpi, tmp_path):
     stopped = time.time()
     gone([pids[0], pids[2]], 10)
     assert 1.6 <= time.time() - stopped <= 6
-    os.kill(pids[1], signal.SIGCONT)   # so that a launcher that only asks it to leave is heard
+    if alive(pids[1]):   # so that a launcher that only asks it to leave is heard; others have killed it by now
+        try: os.kill(pids[1], signal.SIGCONT)
+        except ProcessLookupError: pass
     _, err = p.communicate(timeout=20)
     gone(pids, 5)
-    said = re.findall(r'^weir: error: rank (\d) \(host .*was silent for.*\(exit 11\)', err, re.M)
+    said = re.findall(r'^weir: error: rank (\d) \(host .*was silent for.*it is stopped.*\(exit 11\)', err, re.M)
     assert said and all(r == '1' for r in said), err
     assert events(out, 'fault')[-1]['rank'] == 1
 
@@ -157,6 +162,8 @@ def test_stop_and_resume(mpi, tmp_path):
 def test_another_number_of_ranks_is_refused(mpi, tmp_path):
     code, out, err = mpi.end(4, mpi.weir, 'train', *COMMON, '--steps', 5, '--workers', 3, '--out', tmp_path / 'run')
     assert '--workers 3' in err and '4 ranks' in err and '(exit 16)' in err and code == 16, err
+    code, out, err = mpi.end(4, mpi.weir, 'train', *COMMON, '--steps', 5, '--rank', 0, '--size', 3, '--rendezvous', '127.0.0.1:29000')
+    assert '3 ranks by flags, but 4 by' in err and '(exit 16)' in err and code == 16, err
 
 
 def test_mpi_without_a_launcher_is_refused(mpi, tmp_path):

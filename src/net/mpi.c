@@ -319,4 +319,5 @@ const weir_world weir_net_mpi = {
     .cut = cut,
     .idle = weir_mpi_idle,
     .now = weir_mpi_now,
+    .silence = weir_mpi_silence,
 };

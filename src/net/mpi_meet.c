@@ -26,9 +26,8 @@ static const double COME = 60;  /* seconds for the others to call */
 static const double REACH = 3;  /* seconds to reach an address, and to be answered */
 
 typedef struct card { /* what a rank tells the others */
-    uint64_t machine[2]; /* the kernel that runs it; its network */
+    uint64_t machine[3]; /* the kernel that runs it; its network; its processes */
     uint64_t chunk;
-    int32_t shares; /* the lowest rank that shares memory with it, by MPI */
     uint16_t port, count;
     struct in6_addr address[ADDRESSES], mask[ADDRESSES]; /* version 4: mapped */
 } card;
@@ -81,7 +80,8 @@ static void list_addresses(card *c)
     freeifaddrs(all);
 }
 
-/* Two ranks are on one machine if one kernel runs them and they share a network: what shows as one host name may be two. */
+/* Two ranks are on one machine if one kernel runs them, and they share a network and see each other's processes. Host names do not
+ * tell, nor does MPI_COMM_TYPE_SHARED: Open MPI goes by names, and crashes where two hosts have the same. */
 static void name_machine(card *c)
 {
     char text[64] = "";
@@ -96,6 +96,8 @@ static void name_machine(card *c)
     c->machine[0] = weir_hash(text, (size_t)got, 0);
     if (!stat("/proc/self/ns/net", &st))
         c->machine[1] = (uint64_t)st.st_ino;
+    if (!stat("/proc/self/ns/pid", &st))
+        c->machine[2] = (uint64_t)st.st_ino;
 }
 
 static weir_err listen_here(meeting *m, card *c)
@@ -118,18 +120,6 @@ static weir_err listen_here(meeting *m, card *c)
         return weir_fail(WEIR_FAILED, "no socket to hear the other ranks' signs of life: %s", strerror(errno));
     c->port = name.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&name)->sin6_port : ((struct sockaddr_in *)&name)->sin_port;
     return WEIR_OK;
-}
-
-static int lowest_sharer(weir_net *n)
-{
-    MPI_Comm near;
-    int lowest = n->rank;
-
-    if (MPI_Comm_split_type(((mpi_link *)n->link)->comm, MPI_COMM_TYPE_SHARED, n->rank, MPI_INFO_NULL, &near))
-        return lowest;
-    MPI_Bcast(&lowest, 1, MPI_INT, 0, near);
-    MPI_Comm_free(&near);
-    return lowest;
 }
 
 /* ---- calling and being called ---- */
@@ -207,7 +197,7 @@ static bool one_network(const card *mine, const struct in6_addr *address)
 
 static bool same_machine(const card *a, const card *b)
 {
-    return a->shares == b->shares && a->machine[0] == b->machine[0] && a->machine[1] == b->machine[1];
+    return !memcmp(a->machine, b->machine, sizeof a->machine);
 }
 
 /* Addresses on a network of ours first: others may lead nowhere, and tell so late. */
@@ -256,7 +246,7 @@ static weir_err be_called(weir_net *n, const meeting *m, int calls)
 static weir_err tell_all(weir_net *n, meeting *m)
 {
     mpi_link *l = n->link;
-    card mine = {.chunk = l->chunk, .shares = lowest_sharer(n)};
+    card mine = {.chunk = l->chunk};
     int code;
 
     list_addresses(&mine);

@@ -3,6 +3,8 @@
  * A word is a head of frame.h and its body. The end of a connection is the end of the peer; what it said before is read first. */
 #include "net/mpi_link.h"
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -141,6 +143,19 @@ bool weir_mpi_words(weir_net *n)
     if (ended)
         end_links(n);
     return any;
+}
+
+/* The kernel of a stopped process still acknowledges our signs of life; that of one behind a cut link does not. */
+const char *weir_mpi_silence(weir_net *n, int peer, double seconds)
+{
+    int fd = ((mpi_link *)n->link)->word[peer].fd;
+    struct tcp_info info;
+    socklen_t len = sizeof info;
+
+    if (seconds < 1.8 || fd < 0 || getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &len))
+        return "";
+    return info.tcpi_last_ack_recv > 750 * seconds ? ", and its machine does not answer: the link is cut, or the machine is down"
+                                                   : ", but its machine answers: it is stopped";
 }
 
 /* ---- the end ---- */

@@ -323,6 +323,13 @@ static const test tests[] = {
     {"renew", "mpi", renew, NULL},
     {"ring", "mpi", collectives, "ring:segment=5000"},
     {"mpi", "mpi", collectives, "mpi"},
+    {"halving", "mpi", collectives, "halving"},
+    {"doubling", "mpi", collectives, "doubling"},
+    {"blocks", "mpi", collectives, "blocks"},
+    {"tree", "mpi", collectives, "tree"},
+    {"hier", "mpi", collectives, "hier"},
+    {"shm", "mpi", collectives, "shm"},
+    {"auto", "auto", collectives, "auto"},
     {"killed", "mpi", killed, NULL},
     {"fails", "mpi", fails, NULL},
 };
