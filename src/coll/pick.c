@@ -15,7 +15,7 @@ static const path paths[] = {
 };
 
 static const double ADD_RATE = 6e9;  /* bytes added a second */
-enum { TREE_SEGMENT = 65536, FEW = 4096 /* bytes for which two levels are not worth their steps */ };
+enum { TREE_SEGMENT = 32768, FEW = 4096 /* bytes for which two levels are not worth their steps */ };
 
 static const path *path_of(const weir_group *g, bool apart)
 {
