@@ -56,7 +56,7 @@ static double blocks(const job *j)
 
     for (int left = j->p - j->q, larger = j->q; left;) {
         int own = weir_floor2(left);
-        time += 2 * (1 + (double)larger / own / 16) * j->message + (j->bytes / larger > EAGER ? 1.3 * j->wire / own : 0);
+        time += 2 * (1 + (double)larger / own / 16) * j->message + (j->bytes / larger >= EAGER ? 1.3 * j->wire / own : 0);
         larger = own;
         left -= own;
     }
