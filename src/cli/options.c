@@ -97,11 +97,11 @@ bool cli_launch(int argc, char **argv, const weir_settings *s, int *code)
     weir_net_facts facts = {0};
     weir_err err;
 
-    if (s->workers < 2 || getenv("RANK") || (!weir_net_check(s->net, &facts) && facts.simulated)) /* those are all in one process */
+    if (s->workers < 2 || (!weir_net_check(s->net, &facts) && facts.simulated)) /* those are all in one process */
         return false;
-    if ((err = weir_place_find(-1, 0, NULL, &place)))
+    if ((err = weir_settings_place(s, &place)))
         return *code = cli_end(err), true;
-    if (place.mpi)
+    if (place.mpi || place.size > 1 || !strcmp(place.source, "flags"))
         return false;
     if (!(all = calloc((size_t)argc + 2, sizeof *all)))
         return *code = cli_end(weir_fail_nomem(0)), true;

@@ -141,11 +141,14 @@ weir_rt *weir_net_rt(weir_net *);
 /* Where this rank is. Found by weir_place_find (place.h). */
 typedef struct weir_place {
     int rank, size, local_rank, local_size;
-    char source[24];     /* what told: "flags", "torchrun", "weir", "mpirun", "alone" ... */
+    char source[24];     /* what told: "flags", "torchrun", "weir", "openmpi", "pmi", "slurm", "alone" */
     bool mpi;            /* it started MPI for us, too */
     char host[64];
     char run_dir[128];   /* private directory for this run's sockets; "" when alone. Any rank may make it; it is gone once all have met */
     char rendezvous[128]; /* HOST:PORT; "" on one machine */
+    char job[64];        /* a launcher's name for this run: processes of another are refused; "" if it gave none */
+    const char *key;     /* the file with the cluster's key; NULL: none. The caller's, for as long as the run */
+    bool insecure;       /* a run that listens beyond this machine may do without a key */
     double timeout, stall;
     struct weir_board *board; /* where a launcher watches what we do (launch.h); NULL: nobody */
 } weir_place;

@@ -47,6 +47,16 @@ static weir_err name_streams(weir_trainer *t)
     return weir_model_streams(t->model, first, count, (uint64_t)t->data.facts.streams[WEIR_TRAIN]);
 }
 
+/* Ranks that share this one's cores. */
+static long ranks_here(const weir_net *net)
+{
+    long count = 0;
+
+    for (int r = 0; r < weir_net_size(net); r++)
+        count += weir_net_machine(net, r) == weir_net_machine(net, weir_net_rank(net));
+    return count;
+}
+
 /* On the comm task: where the collective sums it best. */
 static weir_err place_grad(void *trainer)
 {
@@ -102,8 +112,8 @@ static weir_err open_model(weir_trainer *t)
     t->eval_batch = room > EVAL_BATCH || (t->per_sample > 1 && room) ? room : EVAL_BATCH;
     t->threads = (int)t->set->threads;
     if (!t->threads) {
-        long cores = sysconf(_SC_NPROCESSORS_ONLN);
-        t->threads = cores / t->place->local_size > 1 ? (int)(cores / t->place->local_size) : 1;
+        long share = sysconf(_SC_NPROCESSORS_ONLN) / ranks_here(t->net);
+        t->threads = share > 1 ? (int)share : 1;
     }
     weir_model_threads(t->threads);
     WEIR_TRY(weir_model_open(t->set->model, &in, t->eval_batch, t->arena, &t->model));
