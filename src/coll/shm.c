@@ -22,7 +22,7 @@ typedef struct shm {
 } shm;
 
 static const weir_opt options[] = {
-    {"small", WEIR_OPT_INT, offsetof(shm, small), "8192", "bytes up to which everybody sums everything", .min = 0, .max = 1 << 20},
+    {"small", WEIR_OPT_INT, offsetof(shm, small), "1024", "bytes up to which everybody sums everything", .min = 0, .max = 1 << 20},
     {"stage", WEIR_OPT_INT, offsetof(shm, stage), "1048576", "bytes at a time of buffers that lie elsewhere", .min = 4096, .max = 1 << 30},
     {0},
 };

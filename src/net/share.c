@@ -5,8 +5,8 @@
  * neither shrink nor grow, with a number that only the run knows on a page behind the caller's bytes. Then all hear from the first
  * whether all have it.
  *
- * Whoever waits for a word looks a few times, yields for a while, as its peers may need the very core, then sleeps on the word, in slices,
- * and between them looks at the world, so that signs of life go out and come in. A receive that no message ever matches is posted
+ * Whoever waits for a word looks for some microseconds, then yields, as its peers may need the very core, then sleeps on the word, in
+ * slices, and between them looks at the world, so that signs of life go out and come in. A receive that no message ever matches is posted
  * meanwhile: net ends it when that peer is lost, stops or stalls, as it would end any other. */
 #include "net/world.h"
 #include <errno.h>
@@ -26,14 +26,16 @@
 enum {
     PAGE = 1 << 16,   /* a multiple of every machine's */
     LARGE = 2 << 20,  /* worth huge pages */
-    SPINS = 64,       /* some 2 us */
     WARY = 1000,      /* waits without a yield after one that took too long */
+    DOUBT = 8,        /* waits that sleep at once after one that had to */
     NAP = 10000000,   /* ns asleep on a flag between looks at the world */
     OFFER = 0, HAVE = 1, VERDICT = 2, NEVER = 0xffffff /* parts of a tag */
 };
-static const double PATIENCE = 5e-5; /* seconds of yielding */
-static const double ROBBED = 2e-4;   /* seconds that one yield may take */
-static const double GLANCE = 5e-4; /* seconds between looks at a flag when other fibres want to get on too */
+/* seconds: */
+static const double SPIN = 5e-6, GLIMPSE = 1e-6; /* of looking again and again, where there are cores enough; and where not */
+static const double PATIENCE = 5e-5;             /* of yielding */
+static const double ROBBED = 2e-4;               /* that one yield may take */
+static const double GLANCE = 5e-4;               /* between looks at a flag when other fibres want to get on too */
 static const int SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 /* ---- memory ---- */
@@ -243,31 +245,62 @@ static void pause_core(void)
 #endif
 }
 
-/* What costs no sleep: peers are often there at once, or next in line for this core. A core that others want for long (our own compute
- * thread, say) is another matter: a yield then takes milliseconds, and a sleeper would have been woken by the flag. */
-static bool soon(weir_net *n, weir_flag *f, uint32_t value)
+static bool spin(weir_net *n, weir_flag *f, uint32_t value, double seconds)
 {
-    double begun, last, now;
+    double until = weir_net_now(n) + seconds;
 
-    for (int i = 0; i < SPINS; i++) {
-        if (raised(f, value))
-            return true;
-        pause_core();
-    }
-    if (n->wary) {
-        n->wary--;
-        return false;
-    }
-    for (begun = last = weir_net_now(n);; last = now) {
+    do
+        for (int i = 0; i < 16; i++) {
+            if (raised(f, value))
+                return true;
+            pause_core();
+        }
+    while (weir_net_now(n) < until);
+    return false;
+}
+
+/* Where ranks share cores, and now and then where they need not, who is waited for may be next in line for this one. But if others want it for long (our own compute thread,
+ * say) a yield takes milliseconds, and a sleeper would have been woken by the flag: then no more of it for a while. */
+static bool yield(weir_net *n, weir_flag *f, uint32_t value)
+{
+    double begun = weir_net_now(n), last = begun, now;
+
+    do {
         sched_yield();
         now = weir_net_now(n);
         if (now - last > ROBBED)
             n->wary = WARY;
         if (raised(f, value))
             return true;
-        if (n->wary || now - begun > PATIENCE)
-            return false;
+        last = now;
+    } while (!n->wary && now - begun < PATIENCE);
+    return false;
+}
+
+/* More ranks than cores that we may use. */
+static bool crowded(weir_net *n)
+{
+    cpu_set_t set;
+
+    if (!n->cores)
+        n->cores = sched_getaffinity(0, sizeof set, &set) ? 1 : CPU_COUNT(&set);
+    return n->size > n->cores;
+}
+
+/* What costs no sleep, and takes no time worth mentioning from others when it has failed before. */
+static bool soon(weir_net *n, weir_flag *f, uint32_t value)
+{
+    if (raised(f, value) || spin(n, f, value, n->wary || crowded(n) ? GLIMPSE : SPIN))
+        return true;
+    if (n->wary) {
+        n->wary--;
+        return false;
     }
+    if (yield(n, f, value))
+        return true;
+    if (!n->wary)
+        n->wary = DOUBT;
+    return false;
 }
 
 weir_err weir_net_await(weir_net *n, int peer, weir_flag *f, uint32_t value)
