@@ -125,7 +125,19 @@ static weir_err steps_compute(weir_comm *comm, void *arg)
 
 static void steps_close(void *arg) { weir_trainer_close(&((stepping *)arg)->t); }
 
-static weir_err steps_rank(weir_net *net, void *arg) { return weir_comm_run(net, steps_compute, steps_close, arg); }
+/* Several ranks may live in this process: each has its own. */
+static weir_err steps_rank(weir_net *net, void *arg)
+{
+    stepping *s = malloc(sizeof *s);
+    weir_err err;
+
+    if (!s)
+        return weir_fail_nomem(sizeof *s);
+    *s = *(const stepping *)arg;
+    err = weir_comm_run(net, steps_compute, steps_close, s);
+    free(s);
+    return err;
+}
 
 weir_err weir_bench_run(const weir_settings *set, const weir_place *place, const weir_bench *bench)
 {
