@@ -202,6 +202,8 @@ static void place_vectors(rig *r)
     for (int i = 0; i < g->tensors; i++) {
         weir_mem_point(r->engine.param[i].data, r->param + g->tensor[i].at);
         weir_mem_point(r->engine.param[i].grad, r->grad + g->tensor[i].at);
+        if (r->exact)
+            weir_mem_point(r->engine.param[i].exact, r->exact + g->tensor[i].at);
     }
     for (int i = 0; i < g->stills; i++) {
         weir_mem_point(r->engine.still[i].data, r->still + g->still[i].at);
@@ -236,17 +238,21 @@ static void make_data(rig *r, int batch, const weir_model_input *in)
     hash_fill(r->value, (size_t)values, HASH_LABEL, 1);
 }
 
-void rig_open_data(rig *r, const char *layers, int batch, const weir_model_input *in)
+static void open_rig(rig *r, const char *layers, int batch, const weir_model_input *in, bool exact)
 {
     char text[512];
     const weir_act *out;
 
-    *r = (rig){.arena = weir_arena_new()};
+    *r = (rig){.arena = weir_arena_new(), .scale = 1 / (float)batch};
     snprintf(text, sizeof text, "%s", layers);
     for (char *p = text; *p; p++)
         *p = *p == ';' ? '\n' : *p;
     ok(weir_graph_read("case", text, strlen(text), NULL, in, false, r->arena, &r->graph));
     ok(weir_engine_open(r->graph, r->arena, &r->engine));
+    if (exact) {
+        ok(weir_engine_exact(&r->engine));
+        assert_non_null(r->exact = WEIR_NEW(r->arena, double, r->graph->params));
+    }
     ok(weir_plan_make(&r->engine, batch, true, &r->plan));
     out = &r->plan->stage[r->graph->nodes - 1].out;
     r->ins = weir_layout_bytes(r->plan->input.layout) / sizeof(float);
@@ -268,6 +274,9 @@ void rig_open_data(rig *r, const char *layers, int batch, const weir_model_input
     }
 }
 
+void rig_open_data(rig *r, const char *layers, int batch, const weir_model_input *in) { open_rig(r, layers, batch, in, false); }
+void rig_open_exact(rig *r, const char *layers, int batch, const weir_model_input *in) { open_rig(r, layers, batch, in, true); }
+
 void rig_open(rig *r, const char *layers, int batch, const weir_shape *sample)
 {
     weir_model_input in = {.dims = sample->dims};
@@ -287,7 +296,7 @@ static void run_forward(rig *r, bool training)
 {
     weir_engine_refresh(&r->engine);
     r->engine.run = (weir_run){.batch = {.n = r->plan->n, .x = r->x, .token = r->token, .label = r->label, .value = r->value},
-                                .pass = {.training = training, .fresh = true}};
+                                .pass = {.training = training, .fresh = true, .first = r->first}};
     for (int i = 0; i < r->graph->nodes; i++)
         ok(weir_stage_run(&r->plan->stage[i], WEIR_FORWARD));
     if (r->take)
@@ -310,7 +319,7 @@ void rig_evaluate(rig *r)
 
 void rig_backward(rig *r)
 {
-    r->engine.run.scale = 1 / (float)r->plan->n;
+    r->engine.run.scale = r->scale;
     if (r->give)
         ok(weir_op_run(r->give));
     for (int i = r->graph->nodes - 1; i >= 0; i--) {

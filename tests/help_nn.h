@@ -36,16 +36,21 @@ typedef struct rig {
     int32_t *token, *label; /* token: in place of x, where the data is tokens */
     float *value;           /* in place of labels, where the targets are values */
     weir_op *take, *give; /* output to y, dy to the output's gradient; NULL for a loss */
+    uint64_t first;       /* number of the first sample */
+    float scale;          /* of a loss: 1 / batch */
+    double *exact;        /* in place of grad, for rig_open_exact; else NULL */
 } rig;
 /* `layers`: lines with ; between. Fails the test when it cannot. */
 void rig_open(rig *, const char *layers, int batch, const weir_shape *sample);
 /* The same for any data; tokens, labels and values come from the hash too. */
 void rig_open_data(rig *, const char *layers, int batch, const weir_model_input *);
+/* The same in exact mode: rig_backward adds to r->exact, which begins at zero. */
+void rig_open_exact(rig *, const char *layers, int batch, const weir_model_input *);
 void rig_close(rig *);
 void rig_forward(rig *);
 /* The running statistics of the last forward are committed, and used: y is as in evaluation. */
 void rig_evaluate(rig *);
-void rig_backward(rig *); /* after a forward; a loss is scaled by 1 / batch */
+void rig_backward(rig *); /* after a forward */
 
 enum { ROOM = 16, CLASSES = 10 };
 extern const weir_model_input pictures, colours; /* 28 x 28 in one channel, 32 x 32 in three; ten classes */

@@ -1,5 +1,6 @@
 /* help_ranks.c - see help_ranks.h. */
 #include "help_ranks.h"
+#include <arpa/inet.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
@@ -10,13 +11,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 /* after those it needs */
 #include <cmocka.h>
 
-const char *ranks_world = "zmq";
+const char *ranks_world = "zmq", *ranks_key = NULL;
 
 void ranks_dir(char dir[64])
 {
@@ -35,9 +37,30 @@ void ranks_place(weir_place *p, int rank, int size, const char *dir, double time
     snprintf(p->run_dir, sizeof p->run_dir, "%s", dir);
 }
 
+void ranks_port(char at[32])
+{
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof a;
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+    if (fd < 0 || bind(fd, (struct sockaddr *)&a, sizeof a) || getsockname(fd, (struct sockaddr *)&a, &len))
+        abort();
+    close(fd);
+    snprintf(at, 32, "127.0.0.1:%d", ntohs(a.sin_port));
+}
+
+void ranks_far(weir_place *p, const char *at, const char *key)
+{
+    p->run_dir[0] = 0;
+    snprintf(p->source, sizeof p->source, "flags");
+    snprintf(p->rendezvous, sizeof p->rendezvous, "%s", at);
+    p->key = key && key[0] ? key : NULL;
+}
+
 typedef struct seat {
     ranks *r;
     int rank;
+    const char *at;
     pthread_t thread;
 } seat;
 
@@ -50,6 +73,8 @@ static void *sit(void *arg)
     ranks_place(&place, s->rank, r->size, r->dir, r->timeout > 0 ? r->timeout : 30);
     place.stall = r->stall > 0 ? r->stall : 600;
     place.board = r->board;
+    if (ranks_key)
+        ranks_far(&place, s->at, ranks_key);
     r->err[s->rank] = weir_net_run(r->net ? r->net : ranks_world, &place, r->fn, r->arg);
     snprintf(r->why[s->rank], sizeof r->why[s->rank], "%s", r->err[s->rank] ? weir_why_text() : "");
     return NULL;
@@ -95,14 +120,16 @@ void ranks_run(ranks *r)
 {
     seat seats[RANKS_MAX];
     const char *spec = r->net ? r->net : ranks_world;
+    char at[32];
 
     ranks_dir(r->dir);
     if (ranks_simulated(spec)) {
         run_in_sim(r, spec);
         return;
     }
+    ranks_port(at);
     for (int i = 0; i < r->size; i++) {
-        seats[i] = (seat){.r = r, .rank = i};
+        seats[i] = (seat){.r = r, .rank = i, .at = at};
         if (pthread_create(&seats[i].thread, NULL, sit, &seats[i]))
             abort();
     }

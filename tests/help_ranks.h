@@ -30,10 +30,15 @@ typedef struct ranks {
     double seconds;
 } ranks;
 
+/* Not NULL: ranks meet at a rendezvous on loopback, with the key of that file ("": with none), and the spec is that of a world over tcp. */
+extern const char *ranks_key;
+
 /* The world that is tested, set by a test's main. */
 extern const char *ranks_world;
 
 void ranks_dir(char dir[64]); /* a name that is free */
+void ranks_port(char at[32]); /* 127.0.0.1 and a port that is free */
+void ranks_far(weir_place *, const char *at, const char *key); /* a place at a rendezvous instead; key NULL or "": none */
 void ranks_place(weir_place *, int rank, int size, const char *dir, double timeout);
 void ranks_run(ranks *);      /* all as threads; in a simulated world as it has them */
 bool ranks_simulated(const char *spec);

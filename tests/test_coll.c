@@ -436,7 +436,7 @@ static weir_err lose_rank(weir_net *net, void *arg)
 static void losses(void **state)
 {
     static const char *const some[] = {"ring:segment=4096,window=4", "halving:segment=4096", "doubling:segment=4096", "blocks:segment=4096",
-                                       "tree:segment=4096", "hier:each=2,inner=[ring:segment=4096],outer=[halving:segment=4096]", "auto"};
+                                       "tree:segment=4096", "hier:each=2,inner=[ring:segment=4096],outer=[halving:segment=4096]"}; /* shm, and auto that takes it: test_shm.c */
     static ranks r;
 
     for (size_t s = 0; s < sizeof some / sizeof *some; s++)

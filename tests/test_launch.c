@@ -279,6 +279,11 @@ static void test_launcher_killed(void **state)
 
 static const char *const names[] = {"RANK",        "WORLD_SIZE",  "LOCAL_RANK", "LOCAL_WORLD_SIZE",
                                     "MASTER_ADDR", "MASTER_PORT", "WEIR_RUN",   "WEIR_BOARD"};
+static const char *const more_names[] = {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE",
+                                         "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID",
+                                         "SLURM_NODEID", "SLURM_STEP_ID", "SLURM_JOB_ID", "SLURM_JOB_NODELIST", "SLURM_STEP_NODELIST",
+                                         "SLURM_TASKS_PER_NODE", "SLURM_STEP_TASKS_PER_NODE", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT",
+                                         NULL};
 enum { NAMES = sizeof names / sizeof names[0] };
 
 /* Sets the variables to these values (NULL: unset) and looks. */
@@ -303,7 +308,7 @@ static void test_variables(void **state)
     assert_true(p.rank == 0 && p.size == 1 && !p.run_dir[0] && p.host[0] && p.timeout == 30 && p.stall == 600);
     assert_int_equal(look(good, &p), WEIR_OK);
     assert_string_equal(p.source, "torchrun");
-    assert_string_equal(p.rendezvous, "node7:29500");
+    assert_string_equal(p.rendezvous, "node7:29501");
     assert_true(p.rank == 1 && p.size == 4 && p.local_rank == 1 && p.local_size == 2 && !p.board);
     for (int i = 0; i < 6; i++) /* one is missing: named */
         if (i != 3) {
@@ -334,6 +339,46 @@ static void test_variables(void **state)
     look((const char *[NAMES]){0}, &p);
 }
 
+/* Variables of those who start MPI programs: they tell the rank, if nobody before them does, and may not be contradicted. */
+static void test_mpi_variables(void **state)
+{
+    static const char *const set[][4] = {
+        {"openmpi", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"},
+        {"pmi", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"},
+        {"slurm", "PMIX_RANK", "SLURM_NTASKS", "SLURM_LOCALID"},
+    };
+    weir_place p;
+
+    (void)state;
+    look((const char *[NAMES]){0}, &p);
+    assert_false(p.mpi);
+    for (int i = 0; i < 3; i++) {
+        setenv(set[i][1], "2", 1);
+        setenv(set[i][2], "4", 1);
+        setenv(set[i][3], "2", 1);
+        if (i == 2) /* as under srun */
+            setenv("SLURM_PROCID", "2", 1), setenv("SLURM_STEP_ID", "0", 1), setenv("SLURM_JOB_ID", "7", 1), setenv("SLURM_JOB_NODELIST", "node7", 1);
+        assert_int_equal(weir_place_find(-1, 0, NULL, &p), WEIR_OK);
+        assert_string_equal(p.source, set[i][0]);
+        assert_true(p.rank == 2 && p.size == 4 && p.local_rank == 2 && p.mpi);
+        assert_int_equal(weir_place_find(2, 4, "host:99", &p), WEIR_OK);
+        assert_true(p.mpi);
+        assert_int_equal(weir_place_find(2, 3, "host:99", &p), WEIR_MISFIT);
+        assert_says(weir_why_text(), "3 ranks");
+        assert_says(weir_why_text(), "4 by");
+        assert_int_equal(weir_place_find(1, 4, "host:99", &p), WEIR_MISFIT);
+        assert_int_equal(look((const char *[NAMES]){"1", "2", "1", "2", "node7", "29500", NULL, NULL}, &p), WEIR_OK);
+        assert_string_equal(p.source, "torchrun"); /* started by a program that MPI started */
+        assert_true(p.rank == 1 && p.size == 2 && !p.mpi);
+        setenv(set[i][1], "4", 1);
+        assert_int_equal(look((const char *[NAMES]){0}, &p), WEIR_USAGE);
+        assert_says(weir_why_text(), set[i][1]);
+        for (int k = 1; k < 4; k++)
+            unsetenv(set[i][k]);
+    }
+    unsetenv("SLURM_PROCID"), unsetenv("SLURM_STEP_ID"), unsetenv("SLURM_JOB_ID"), unsetenv("SLURM_JOB_NODELIST");
+}
+
 static void test_flags(void **state)
 {
     weir_place p;
@@ -356,12 +401,92 @@ static void test_flags(void **state)
     assert_int_equal(weir_place_find(1, 2, "host:0", &p), WEIR_USAGE);
 }
 
+/* ---- other launchers ---- */
+
+/* Only these variables are set (name, value, ..., NULL), and what is found by them. */
+static weir_err look_at(const char *const *set, weir_place *p)
+{
+    for (const char *const *n = more_names; *n; n++)
+        unsetenv(*n);
+    for (; set && *set; set += 2)
+        setenv(set[0], set[1], 1);
+    return look((const char *[NAMES]){0}, p);
+}
+
+static void test_other_launchers(void **state)
+{
+    static const char *const ompi[] = {"OMPI_COMM_WORLD_RANK", "5", "OMPI_COMM_WORLD_SIZE", "8", "OMPI_COMM_WORLD_LOCAL_RANK", "1",
+                                       "OMPI_COMM_WORLD_LOCAL_SIZE", "4", "SLURM_PROCID", "0", "SLURM_NTASKS", "2", "SLURM_STEP_ID", "0", NULL};
+    static const char *const pmi[] = {"PMI_RANK", "1", "PMI_SIZE", "2", "MPI_LOCALRANKID", "1", "MPI_LOCALNRANKS", "2", NULL};
+    static const char *const slurm[] = {"SLURM_PROCID", "3", "SLURM_NTASKS", "5", "SLURM_LOCALID", "1", "SLURM_NODEID", "1", "SLURM_STEP_ID", "2",
+                                        "SLURM_JOB_ID", "77", "SLURM_JOB_NODELIST", "node[07-09,12],x", "SLURM_STEP_TASKS_PER_NODE", "2(x2),1", NULL};
+    weir_place p;
+
+    (void)state;
+    assert_int_equal(look_at(ompi, &p), WEIR_OK);
+    assert_string_equal(p.source, "openmpi");
+    assert_true(p.rank == 5 && p.size == 8 && p.local_rank == 1 && p.local_size == 4 && !p.rendezvous[0]);
+    assert_int_equal(look_at(pmi, &p), WEIR_OK);
+    assert_string_equal(p.source, "pmi");
+    assert_true(p.rank == 1 && p.size == 2 && p.local_size == 2);
+    assert_int_equal(look_at((const char *[]){"PMI_RANK", "1", NULL}, &p), WEIR_USAGE);
+    assert_says(weir_why_text(), "PMI_SIZE is not set, but PMI_RANK is");
+    assert_int_equal(look_at((const char *[]){"PMI_RANK", "2", "PMI_SIZE", "2", NULL}, &p), WEIR_USAGE);
+    assert_int_equal(look_at(slurm, &p), WEIR_OK);
+    assert_string_equal(p.source, "slurm");
+    assert_true(p.rank == 3 && p.size == 5 && p.local_rank == 1 && p.local_size == 2);
+    assert_string_equal(p.job, "slurm 77 step 2");
+    assert_true(!strncmp(p.rendezvous, "node07:2", 8));
+    /* a job's script is no rank */
+    assert_int_equal(look_at((const char *[]){"SLURM_PROCID", "0", "SLURM_NTASKS", "5", "SLURM_JOB_ID", "77", NULL}, &p), WEIR_OK);
+    assert_string_equal(p.source, "alone");
+    look_at(NULL, &p);
+}
+
+static void test_slurm_lists(void **state)
+{
+    static const struct { const char *list, *first; } hosts[] = {
+        {"a", "a"}, {"a,b", "a"}, {"n[1-3]", "n1"}, {"n[007,9]", "n007"}, {"n[1-2]-ib,m", "n1-ib"}, {"n.x.y,b[1-2]", "n.x.y"}};
+    char host[32];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof hosts / sizeof *hosts; i++) {
+        assert_true(weir_slurm_first_host(hosts[i].list, host, sizeof host));
+        assert_string_equal(host, hosts[i].first);
+    }
+    assert_false(weir_slurm_first_host("", host, sizeof host));
+    assert_false(weir_slurm_first_host("n[", host, sizeof host));
+    assert_false(weir_slurm_first_host("n[x]", host, sizeof host));
+    assert_false(weir_slurm_first_host("a-name-of-far-more-than-thirty-one-characters", host, sizeof host));
+    assert_int_equal(weir_slurm_tasks("2(x3),1", 2), 2);
+    assert_int_equal(weir_slurm_tasks("2(x3),1", 3), 1);
+    assert_int_equal(weir_slurm_tasks("2(x3),1", 4), 0);
+    assert_int_equal(weir_slurm_tasks("4", 0), 4);
+    assert_int_equal(weir_slurm_tasks("x", 0), 0);
+    assert_int_equal(weir_slurm_tasks("2(x", 9), 0);
+}
+
+static void test_torchrun(void **state)
+{
+    const char *v[NAMES] = {"1", "4", "1", "2", "fe80::1", "65535", NULL, NULL};
+    weir_place p;
+
+    (void)state;
+    setenv("TORCHELASTIC_RUN_ID", "abc", 1);
+    setenv("TORCHELASTIC_RESTART_COUNT", "2", 1);
+    assert_int_equal(look(v, &p), WEIR_OK);
+    assert_string_equal(p.rendezvous, "[fe80::1]:65534");
+    assert_string_equal(p.job, "torchrun abc attempt 2");
+    look_at(NULL, &p);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_variables), cmocka_unit_test(test_flags),           cmocka_unit_test(test_ok),
+        cmocka_unit_test(test_variables), cmocka_unit_test(test_mpi_variables), cmocka_unit_test(test_flags),           cmocka_unit_test(test_ok),
         cmocka_unit_test(test_fails),     cmocka_unit_test(test_killed),          cmocka_unit_test(test_stopped),
-        cmocka_unit_test(test_asked),     cmocka_unit_test(test_launcher_killed),
+        cmocka_unit_test(test_asked),     cmocka_unit_test(test_launcher_killed), cmocka_unit_test(test_other_launchers),
+        cmocka_unit_test(test_slurm_lists), cmocka_unit_test(test_torchrun),
     };
 
     if (argc > 3 && !strcmp(argv[1], "run"))

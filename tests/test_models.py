@@ -38,13 +38,11 @@ def test_resume_with_running_statistics(tmp_path):
     resumed_equals_whole(tmp_path, '--model', 'resnet20:width=4', '--data', COLOURS, '--lr', 0.05, '--workers', 2)
 
 
-# resnet20 narrow, on few samples, and with a seed that was chosen: with seed 1 the runs agree to 8e-8, with seeds 2 and 3 they part by 2e-3 and
-# 8e-3, and so does the full width (1.5e-3 at batch 64). Probably relu gates that rounding tips over (see test_equal.py); not proven.
-@pytest.mark.parametrize('model,data,batch', [('resnet20:sync=1,width=2', COLOURS, 6), ('lstm-small:width=64', TEXT, 16), ('gpt:width=32,depth=2', TEXT, 16)])
-def test_four_workers_equal_one(tmp_path, model, data, batch):
+@pytest.mark.parametrize('model,data,batch,exact', [('resnet20:sync=1', COLOURS, 64, 'yes'), ('lstm-small:width=64', TEXT, 16, 'no'), ('gpt:width=32,depth=2', TEXT, 16, 'no')])
+def test_four_workers_equal_one(tmp_path, model, data, batch, exact):
     for workers in (1, 4):
         train(tmp_path / str(workers), '--model', model, '--data', data, '--batch', batch, '--steps', 20, '--lr', 0.01, '--threads', 1, '--eval-every', 0,
-              '--workers', workers)
+              '--workers', workers, '--exact', exact)
     assert end(tmp_path / '4')['replicas'] == 1
     assert distance(weights(tmp_path / '4'), weights(tmp_path / '1')) <= 1e-5
 

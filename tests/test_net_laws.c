@@ -1,10 +1,12 @@
 /* test_net_laws.c - the laws of help_laws.h in every world of net/list.h that can be had here without a launcher of its own. */
 #include "help_laws.h"
+#include "net/key.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <zmq.h>
 /* after those it needs */
 #include <cmocka.h>
@@ -52,11 +54,21 @@ static int in_world(const char *world, const char *only)
 int main(int argc, char **argv)
 {
     void *keep = zmq_ctx_new(); /* libzmq's own set-up, which threads must not run at the same time, happens here once */
+    const char *only = argc > 1 ? argv[1] : NULL;
     int failed = 0;
+    char key[64];
 
     for (weir_plugs world = weir_nets; *world; world++)
         if (strcmp((*world)->name, "mpi")) /* its ranks are processes that mpirun starts */
-            failed += in_world((*world)->name, argc > 1 ? argv[1] : NULL);
+            failed += in_world((*world)->name, only);
+    ranks_key = ""; /* the same over tcp, and with a key */
+    failed += in_world("zmq:ipc=no", only);
+    snprintf(key, sizeof key, "/tmp/weir-test-key-%d", (int)getpid());
+    if (weir_key_make(key))
+        return 1;
+    ranks_key = key;
+    failed += in_world("zmq:ipc=no", only);
+    unlink(key);
     zmq_ctx_term(keep);
     return failed;
 }

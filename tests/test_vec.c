@@ -199,6 +199,27 @@ static void add_f64_has_the_formulas_bits(void **state)
             }
 }
 
+static void floats_and_doubles_become_each_other(void **state)
+{
+    (void)state;
+    for (const weir_vec *const *v = weir_vec_all(); *v; v++)
+        for (int i = 0; length(i) >= 0; i++)
+            for (size_t shift = 0; shift < 4; shift++) {
+                memcpy(got_d, yd, ROOM * sizeof *yd);
+                memcpy(first_d, yd, ROOM * sizeof *yd);
+                memcpy(got[0], begin[0], ROOM * sizeof(float));
+                memcpy(first[0], begin[0], ROOM * sizeof(float));
+                for (size_t j = 0; j < (size_t)length(i); j++) {
+                    first_d[shift + j] += (double)x[2 * shift + j];
+                    first[0][shift + j] = (float)xd[2 * shift + j];
+                }
+                (*v)->add_wide(got_d + shift, x + 2 * shift, (size_t)length(i));
+                (*v)->narrow(got[0] + shift, xd + 2 * shift, (size_t)length(i));
+                assert_memory_equal(got_d, first_d, ROOM * sizeof *yd);
+                assert_memory_equal(got[0], first[0], ROOM * sizeof(float));
+            }
+}
+
 /* element i in lane i % 16, then lane l and lane l + 8, 4, 2, 1 */
 static double slow_sumsq(const float *v, size_t n)
 {
@@ -336,7 +357,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_element_has_the_formulas_bits),
-        cmocka_unit_test(add_f64_has_the_formulas_bits),
+        cmocka_unit_test(add_f64_has_the_formulas_bits), cmocka_unit_test(floats_and_doubles_become_each_other),
         cmocka_unit_test(sumsq_adds_in_sixteen_lanes),
         cmocka_unit_test(extremes_agree),
         cmocka_unit_test(one_bad_value_is_found_anywhere),

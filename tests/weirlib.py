@@ -11,7 +11,7 @@ SMALL = 'synth:shape=1x28x28,classes=10,count=1000,test=200'
 
 def environment(**more):
     env = dict(os.environ, OMP_NUM_THREADS='1')
-    for k in ('RANK', 'WORLD_SIZE', 'WEIR_BIN', 'WEIR_FLAVOUR'): env.pop(k, None)
+    for k in ('RANK', 'WORLD_SIZE', 'WEIR_BIN', 'WEIR_FLAVOUR', 'WEIR_KEY'): env.pop(k, None)
     env.update(more)
     return env
 

@@ -11,7 +11,7 @@
 
 const cli_command cli_commands[] = {
     {"train", "weir train --model NAME --data SPEC --epochs N [option value]...",
-     "trains; starts --workers processes on this machine, or is the rank that a launcher's variables name", cli_train,
+     "trains; starts --workers processes on this machine, or is the rank that --rank or a launcher's variables name", cli_train,
      "--config FILE reads the same keys, one `key value` a line; options on the command line win.", "*"},
     {"eval", "weir eval DIR --data SPEC", "evaluates the newest whole checkpoint of a run directory, or the one named", cli_eval,
      "DIR is a run directory or a step-N inside it. Without --data and --model the run's own are used.", " data model threads batch "},
@@ -19,7 +19,10 @@ const cli_command cli_commands[] = {
      "measures whole steps on synthetic data, or a collective", cli_bench,
      "compute and train: --steps N timed steps after 3 untimed ones; train also takes --exchange --codec --coll --net --optim.\n"
      "allreduce: --floats N and --coll C (all that fit, if not given). --json prints one JSON object a line.",
-     " model data batch accumulate steps threads workers exchange codec coll net optim lr clip exact seed timeout stall "},
+     " model data batch accumulate steps threads workers exchange codec coll net optim lr clip exact profile seed timeout stall rank size rendezvous key insecure "},
+    {"keygen", "weir keygen [FILE]", "makes a cluster key, which ranks on several machines know each other by", cli_keygen,
+     "FILE is weir.key if none is named; one that exists is left alone. Copy it to every machine of yours, readable by you alone\n"
+     "(chmod 600), and name it on every rank with --key FILE or in WEIR_KEY. Whoever has it can join your runs.", NULL},
     {"list", "weir list [axis]", "shows every variant of every axis with its options, defaults and help", cli_list, NULL, NULL},
     {"help", "weir help [command]", "shows help", cli_help, NULL, NULL},
     {0},
@@ -50,7 +53,8 @@ int cli_help(int argc, char **argv)
     for (const cli_command *c = cli_commands; c->name; c++)
         printf("  %-6s %s\n", c->name, c->help);
     printf("\nFor example:\n  weir train --model lenet --data fashion-mnist --epochs 3 --workers 4 --lr 0.05\n"
-           "weir help COMMAND tells more. Environment: WEIR_DEBUG=warn|info|trace[,net,coll,...], WEIR_ISA=baseline|avx2|avx512.\n");
+           "weir help COMMAND tells more. Environment: WEIR_DEBUG=warn|info|trace[,net,coll,...], WEIR_ISA=baseline|avx2|avx512,\n"
+           "WEIR_KEY=FILE.\n");
     return 0;
 }
 

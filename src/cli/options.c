@@ -1,6 +1,7 @@
 /* options.c - the command line into settings. */
 #include "cli/cli.h"
 #include "net/launch.h"
+#include "net/place.h"
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -91,11 +92,16 @@ bool cli_takes(const char *command, const char *key)
 
 bool cli_launch(int argc, char **argv, const weir_settings *s, int *code)
 {
+    weir_place place;
     char **all;
     weir_net_facts facts = {0};
     weir_err err;
 
-    if (s->workers < 2 || getenv("RANK") || (!weir_net_check(s->net, &facts) && facts.simulated)) /* those are all in one process */
+    if (s->workers < 2 || (!weir_net_check(s->net, &facts) && facts.simulated)) /* those are all in one process */
+        return false;
+    if ((err = weir_settings_place(s, &place)))
+        return *code = cli_end(err), true;
+    if (place.mpi || place.size > 1 || !strcmp(place.source, "flags"))
         return false;
     if (!(all = calloc((size_t)argc + 2, sizeof *all)))
         return *code = cli_end(weir_fail_nomem(0)), true;

@@ -3,7 +3,6 @@
 #include "core/log.h"
 #include "core/task.h"
 #include "net/launch.h"
-#include "net/place.h"
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -79,12 +78,13 @@ weir_err cli_enter(const weir_settings *s, atomic_int *stop, weir_place *place)
     char name[32];
     weir_net_facts facts;
 
-    WEIR_TRY(weir_place_find(-1, 0, NULL, place));
+    WEIR_TRY(weir_settings_place(s, place));
+    if (place->mpi && s->workers > 1 && s->workers != place->size)
+        return weir_fail(WEIR_MISFIT, "--workers %lld, but %s started %d ranks: leave --workers to it", (long long)s->workers, place->source,
+                         place->size);
     WEIR_TRY(weir_net_check(s->net, &facts));
     if (facts.simulated && place->size == 1) /* as many as --workers says, if it does */
         place->size = (int)s->workers;
-    place->timeout = s->timeout;
-    place->stall = s->stall;
     if (place->size > 1) {
         snprintf(name, sizeof name, "rank %d", place->rank);
         weir_log_name(name);

@@ -17,6 +17,8 @@ typedef struct choice {
     int rows, uses;
     weir_coll_use use[USES];
     void *trial; /* a buffer for measuring */
+    weir_arena *arena;
+    bool apart; /* common memory was tried, and cannot be had */
 } choice;
 
 static const weir_opt options[] = {
@@ -70,10 +72,11 @@ static int find_use(const choice *c, const char *name)
 
 static weir_err open_fixed(choice *c, const weir_group *g, weir_arena *a)
 {
-    weir_coll_form shape = weir_coll_look(g);
+    weir_coll_form form = weir_coll_look(g);
 
+    form.shm = form.shm && !c->apart;
     for (int bit = 6; bit <= 40; bit++) {
-        const char *name = weir_coll_pick(g, &shape, (size_t)1 << bit);
+        const char *name = weir_coll_pick(g, &form, (size_t)1 << bit);
         int use = find_use(c, name);
         if (use < 0) {
             WEIR_TRY(weir_coll_open(name, g, a, &c->use[use = c->uses]));
@@ -87,10 +90,12 @@ static weir_err open_fixed(choice *c, const weir_group *g, weir_arena *a)
 
 static weir_err open_measured(choice *c, const weir_group *g, weir_arena *a)
 {
+    weir_coll_form form = weir_coll_look(g);
+
     for (weir_plugs p = weir_colls; *p && c->uses < USES; p++) {
         weir_err err;
-        if (!strcmp((*p)->name, "auto"))
-            continue;
+        if (!strcmp((*p)->name, "auto") || (!strcmp((*p)->name, "hier") && !(form.apart && form.shared)))
+            continue; /* on one level hier is another one */
         err = weir_coll_open((*p)->name, g, a, &c->use[c->uses]);
         if (err && err != WEIR_MISFIT)
             return err;
@@ -107,6 +112,7 @@ static weir_err open_all(void *self, const weir_group *g, weir_arena *a)
 {
     choice *c = self;
 
+    c->arena = a;
     if (g->size == 1)
         return WEIR_OK;
     return c->measure && !weir_net_dry(g->net) ? open_measured(c, g, a) : open_fixed(c, g, a);
@@ -175,6 +181,25 @@ static weir_err measure(choice *c, weir_group *g)
 
 /* ---- verbs ---- */
 
+/* That of the first which asks for memory of its own; where such memory cannot be had, all members hear so, and do without. */
+static weir_err memory(void *self, weir_group *group, size_t bytes, void **out)
+{
+    choice *c = self;
+
+    for (int i = 0; i < c->uses; i++) {
+        weir_err err = c->use[i].coll->memory ? c->use[i].coll->memory(c->use[i].self, group, bytes, out) : WEIR_OK;
+        if (err == WEIR_MISFIT && !c->measure) {
+            weir_log(WEIR_LOG_WARN, "coll", "auto does without shm: %s", weir_why_text());
+            c->apart = true;
+            c->rows = 0;
+            return open_fixed(c, group, c->arena);
+        }
+        if (err || *out)
+            return err;
+    }
+    return WEIR_OK;
+}
+
 static weir_err ready(choice *c, weir_group *g)
 {
     if (!c->uses)
@@ -213,6 +238,7 @@ static weir_err broadcast(void *self, weir_group *group, int root, void *buf, si
 const weir_coll weir_coll_auto = {
     .plug = {"auto", "by size: what a fixed table says of this net, ranks and machines, or what was measured", sizeof(choice), options},
     .open = open_all,
+    .memory = memory,
     .allreduce = allreduce,
     .reduce_scatter = reduce_scatter,
     .allgather = allgather,

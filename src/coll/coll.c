@@ -26,6 +26,18 @@ weir_err weir_coll_open(const char *spec, const weir_group *group, weir_arena *a
     return WEIR_OK;
 }
 
+weir_err weir_coll_memory(weir_coll_use *use, weir_group *group, size_t bytes, weir_arena *arena, void **out)
+{
+    void *p = NULL;
+
+    if (group->size > 1 && use->coll->memory)
+        WEIR_TRY(use->coll->memory(use->self, group, bytes, &p));
+    if (!p && !(p = weir_alloc(arena, bytes)))
+        return weir_fail_nomem(bytes);
+    *out = p;
+    return WEIR_OK;
+}
+
 /* What a collective is about, for WEIR_DEBUG=trace,coll. */
 static void trace(const weir_coll_use *use, const weir_group *group, const char *verb, size_t bytes)
 {

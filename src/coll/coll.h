@@ -35,6 +35,9 @@ typedef struct weir_coll {
     /* Once, after fits: takes what room it needs from the arena, so that no call has to. May not block: it need not run on the comm
      * thread. NULL: needs nothing. */
     weir_err (*open)(void *self, const weir_group *, weir_arena *);
+    /* See weir_coll_memory: zeroed, 64-byte aligned, and gone with the arena it was opened with (weir_arena_later). NULL, or leaving NULL:
+     * all memory is alike to it. [blocks] */
+    weir_err (*memory)(void *self, weir_group *, size_t bytes, void **);
     /* buf becomes the sum of all members' bufs, on all of them. */
     weir_err (*allreduce)(void *self, weir_group *, void *buf, size_t units, const weir_sum *);
     /* The same, but member i is sure only of units [weir_cut(units, size, i), weir_cut(units, size, i + 1)); the rest is garbage. With
@@ -66,6 +69,10 @@ weir_coll_form weir_coll_look(const weir_group *);
 const char *weir_coll_pick(const weir_group *, const weir_coll_form *, size_t bytes);
 /* WEIR_MISFIT: there is such a collective, but it does not fit the group. */
 weir_err weir_coll_open(const char *spec, const weir_group *, weir_arena *, weir_coll_use *);
+/* Zeroed memory in which this collective works best: any part of it may be given to the verbs below as a buffer, as may any other memory.
+ * It goes with the arena that the collective was opened with, or with this one. Every member calls it, with the same size, as if it
+ * were a collective. [blocks] */
+weir_err weir_coll_memory(weir_coll_use *, weir_group *, size_t bytes, weir_arena *, void **);
 weir_err weir_allreduce(weir_coll_use *, weir_group *, void *buf, size_t units, const weir_sum *);
 weir_err weir_reduce_scatter(weir_coll_use *, weir_group *, void *buf, size_t units, const weir_sum *);
 weir_err weir_allgather(weir_coll_use *, weir_group *, void *all, const size_t *off, const size_t *len);

@@ -122,6 +122,17 @@ static weir_err same(const hier *h, const weir_group *g)
 
 /* ---- verbs ---- */
 
+/* Where the inner one works best. */
+static weir_err memory(void *self, weir_group *group, size_t bytes, void **out)
+{
+    hier *h = self;
+
+    WEIR_TRY(same(h, group));
+    if (h->inner.size == 1 || !h->in.coll->memory)
+        return WEIR_OK;
+    return h->in.coll->memory(h->in.self, &h->inner, bytes, out);
+}
+
 static weir_err pieces(hier *h, char *buf, size_t units, const weir_sum *sum)
 {
     int k = h->inner.size, i = h->inner.me;
@@ -212,6 +223,7 @@ static weir_err broadcast(void *self, weir_group *group, int root, void *buf, si
 const weir_coll weir_coll_hier = {
     .plug = {"hier", "within machines, between machines, within again: for machines with several ranks each", sizeof(hier), options},
     .open = open_both,
+    .memory = memory,
     .allreduce = allreduce,
     .reduce_scatter = reduce_scatter,
     .allgather = allgather,

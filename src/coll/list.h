@@ -5,3 +5,7 @@ X(doubling)
 X(blocks)
 X(tree)
 X(hier)
+X(shm)
+#ifdef WEIR_MPI
+X(mpi)
+#endif

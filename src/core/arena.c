@@ -21,8 +21,15 @@ typedef struct block {
     bool mapped;
 } block;
 
+typedef struct later { /* lies in the arena itself */
+    struct later *next;
+    void (*fn)(void *);
+    void *arg;
+} later;
+
 struct weir_arena {
     block *open; /* the first block takes new small things */
+    later *last;
     size_t bytes;
 };
 
@@ -94,8 +101,21 @@ char *weir_copy_text(weir_arena *a, const char *text)
 
 size_t weir_arena_bytes(const weir_arena *a) { return a->bytes; }
 
+bool weir_arena_later(weir_arena *a, void (*fn)(void *), void *arg)
+{
+    later *l = weir_alloc(a, sizeof *l);
+
+    if (!l)
+        return false;
+    *l = (later){a->last, fn, arg};
+    a->last = l;
+    return true;
+}
+
 void weir_arena_free(weir_arena *a)
 {
+    for (later *l = a ? a->last : NULL; l; l = l->next)
+        l->fn(l->arg);
     for (block *b = a ? a->open : NULL, *next; b; b = next) {
         next = b->next;
         if (b->mapped)

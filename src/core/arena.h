@@ -14,6 +14,9 @@ void *weir_alloc(weir_arena *, size_t bytes);
 /* The same for n things of `size` bytes; NULL also when the product is too large. */
 void *weir_alloc_many(weir_arena *, size_t n, size_t size);
 char *weir_copy_text(weir_arena *, const char *text);
+/* fn(arg) is called when the arena is freed, before any of its memory goes, the latest first: for what is held besides memory. false
+ * when memory is out; fn will not be called then. */
+bool weir_arena_later(weir_arena *, void (*fn)(void *), void *arg);
 size_t weir_arena_bytes(const weir_arena *); /* handed out so far */
 
 /* `n` things of type T, zeroed */

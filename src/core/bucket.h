@@ -52,6 +52,8 @@ typedef struct weir_turn {
 typedef struct weir_sum {
     size_t unit;
     void (*add)(void *to, const void *from, size_t units);
+    /* Each of the k becomes their sum, added in their order: the bits that `add` gives, in one pass. NULL: only add can. */
+    void (*all)(void *const *x, int k, size_t units);
 } weir_sum;
 extern const weir_sum weir_sum_f32, weir_sum_f64;
 #endif

@@ -13,7 +13,7 @@ static struct {
 } setting = {.level = WEIR_LOG_WARN};
 
 static const char *const level_name[] = {"error", "warn", "info", "trace"};
-static const char *const known[] = {"WEIR_DEBUG", "WEIR_ISA", "WEIR_RUN", "WEIR_BOARD", NULL};
+static const char *const known[] = {"WEIR_DEBUG", "WEIR_ISA", "WEIR_RUN", "WEIR_BOARD", "WEIR_KEY", NULL};
 
 static void warn_unknown(void)
 {
@@ -25,7 +25,7 @@ static void warn_unknown(void)
         while (*k && (strlen(*k) != n || strncmp(*k, *e, n)))
             k++;
         if (!*k)
-            weir_log(WEIR_LOG_WARN, "env", "the variable %.*s is not known: WEIR_DEBUG and WEIR_ISA are read", (int)n, *e);
+            weir_log(WEIR_LOG_WARN, "env", "the variable %.*s is not known: WEIR_DEBUG, WEIR_ISA and WEIR_KEY are read", (int)n, *e);
     }
 }
 

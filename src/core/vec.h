@@ -19,6 +19,9 @@ typedef struct weir_vec {
     void (*add_f64)(double *y, const double *x, size_t n);
     void (*add_wide)(double *y, const float *x, size_t n);     /* y += x */
     void (*narrow)(float *y, const double *x, size_t n);       /* y = x, rounded */
+    /* each of the k vectors of floats (doubles) becomes x[0] + x[1] + ... + x[k - 1], added in this order; they do not overlap */
+    void (*add_all)(void *const *x, int k, size_t n);
+    void (*add_all_f64)(void *const *x, int k, size_t n);
     void (*scale)(float *x, float a, size_t n);
     void (*axpy)(float *y, float a, const float *x, size_t n); /* y += a x */
     double (*sumsq)(const float *x, size_t n);                 /* lanes in double; not finite if an x is not */

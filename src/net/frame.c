@@ -5,6 +5,9 @@
 #include <string.h>
 
 _Static_assert(sizeof(weir_frame) == 48 && sizeof(weir_hello) == 72 && sizeof(weir_cause) == 304, "no holes on the wire");
+_Static_assert(sizeof(weir_seat) == 160 && sizeof(weir_join) == 280 && sizeof(weir_table) == 32 && sizeof(weir_refusal) == 424,
+               "no holes at the rendezvous");
+enum { MEET_MAGIC = 0x4d494557, MEET_VERSION = 1 }; /* "WEIM" */
 
 static uint32_t sum_of(const weir_frame *f) { return (uint32_t)weir_hash(f, offsetof(weir_frame, sum), WEIR_FRAME_MAGIC); }
 
@@ -91,4 +94,79 @@ void weir_cause_make(const weir_fault *f, weir_cause *c)
                       .silent = f->silent};
     memcpy(c->host, f->host, sizeof c->host);
     memcpy(c->what, f->what, sizeof c->what);
+}
+
+/* ---- the rendezvous ---- */
+
+static uint32_t meet_sum(const weir_meet_head *h, const void *rest, size_t len)
+{
+    weir_meet_head bare = *h;
+
+    bare.sum = 0;
+    return (uint32_t)weir_hash(rest, len, weir_hash(&bare, sizeof bare, MEET_MAGIC));
+}
+
+void weir_meet_seal(void *message, weir_meet kind, size_t len)
+{
+    weir_meet_head *h = message;
+
+    *h = (weir_meet_head){.magic = MEET_MAGIC, .version = MEET_VERSION, .kind = (uint16_t)kind, .len = (uint32_t)len};
+    h->sum = meet_sum(h, h + 1, len - sizeof *h);
+}
+
+weir_meet weir_meet_kind(const void *bytes, size_t n)
+{
+    weir_meet_head h;
+
+    if (n < sizeof h)
+        return (weir_meet)0;
+    memcpy(&h, bytes, sizeof h);
+    if (h.magic != MEET_MAGIC || h.version != MEET_VERSION || h.len != n || h.kind < WEIR_MEET_JOIN || h.kind >= WEIR_MEETS)
+        return (weir_meet)0;
+    return h.sum == meet_sum(&h, (const char *)bytes + sizeof h, n - sizeof h) ? (weir_meet)h.kind : (weir_meet)0;
+}
+
+static bool seat_good(weir_seat *s)
+{
+    bool loopback;
+
+    tame(s->host, sizeof s->host);
+    s->at[sizeof s->at - 1] = 0;
+    return s->pid >= 0 && weir_address_good(s->at, &loopback);
+}
+
+bool weir_join_read(const void *bytes, size_t n, weir_join *out)
+{
+    if (weir_meet_kind(bytes, n) != WEIR_MEET_JOIN || n != sizeof *out)
+        return false;
+    memcpy(out, bytes, n);
+    tame(out->program, sizeof out->program);
+    tame(out->job, sizeof out->job);
+    return out->rank >= 0 && out->size >= 1 && (uint32_t)out->rank < out->size && seat_good(&out->seat);
+}
+
+bool weir_table_read(const void *bytes, size_t n, int size, uint64_t *run, weir_seat *seat)
+{
+    weir_table t;
+
+    if (weir_meet_kind(bytes, n) != WEIR_MEET_TABLE || n != sizeof t + (size_t)size * sizeof *seat)
+        return false;
+    memcpy(&t, bytes, sizeof t);
+    if (t.size != (uint32_t)size)
+        return false;
+    memcpy(seat, (const char *)bytes + sizeof t, (size_t)size * sizeof *seat);
+    for (int i = 0; i < size; i++)
+        if (!seat_good(&seat[i]))
+            return false;
+    *run = t.run;
+    return true;
+}
+
+bool weir_refusal_read(const void *bytes, size_t n, weir_refusal *out)
+{
+    if (weir_meet_kind(bytes, n) != WEIR_MEET_NO || n != sizeof *out)
+        return false;
+    memcpy(out, bytes, n);
+    tame(out->why, sizeof out->why);
+    return out->code > 0 && out->code < 100;
 }

@@ -4,6 +4,7 @@
  * unknown kind, a sender outside the run or a body of another length is not ours: it is dropped, never parsed. */
 #ifndef WEIR_NET_FRAME_H
 #define WEIR_NET_FRAME_H
+#include "net/address.h"
 #include "net/world.h"
 
 enum { WEIR_FRAME_MAGIC = 0x52494557, WEIR_FRAME_VERSION = 1 }; /* "WEIR" */
@@ -39,4 +40,57 @@ bool weir_frame_read(const void *bytes, size_t n, int size, weir_frame *);
 bool weir_hello_read(const void *bytes, size_t n, weir_hello *);
 bool weir_cause_read(const void *bytes, size_t n, int size, weir_fault *);
 void weir_cause_make(const weir_fault *, weir_cause *);
+
+/* ---- the rendezvous: messages of one part between rank 0 and those that come. Their layout never changes, so that programs of unlike
+ * versions can tell each other so. ---- */
+
+typedef enum {
+    WEIR_MEET_JOIN = 1, /* to rank 0: here I am */
+    WEIR_MEET_SEEN,     /* the answer: wait for the others. Nothing but a head */
+    WEIR_MEET_TABLE,    /* all are there: this is where */
+    WEIR_MEET_NO,       /* or why not */
+    WEIR_MEETS
+} weir_meet;
+
+typedef struct weir_meet_head {
+    uint32_t magic;
+    uint16_t version, kind; /* weir_meet */
+    uint32_t len, sum;      /* of the whole message; sum: low half of its hash with 0 in this place */
+} weir_meet_head;
+
+typedef struct weir_seat { /* a rank, as the table shows it */
+    uint64_t machine;      /* weir_machine_id */
+    int32_t pid, zero;
+    char host[64], at[WEIR_ADDRESS_MAX]; /* at: where its links end */
+} weir_seat;
+
+typedef struct weir_join {
+    weir_meet_head head;
+    int32_t rank;
+    uint32_t size;
+    weir_seat seat;
+    char program[32], job[64];
+} weir_join;
+
+typedef struct weir_table {
+    weir_meet_head head;
+    uint64_t run; /* drawn by rank 0 */
+    uint32_t size, zero;
+    weir_seat seat[];
+} weir_table;
+
+typedef struct weir_refusal {
+    weir_meet_head head;
+    int32_t code, zero; /* what the one that is refused leaves with */
+    char why[400];
+} weir_refusal;
+
+/* The fields are set: the head follows. `len`: of the whole message. */
+void weir_meet_seal(void *message, weir_meet, size_t len);
+/* Which of them `n` bytes are; 0: none. */
+weir_meet weir_meet_kind(const void *bytes, size_t n);
+/* False if the bytes are not such a message. Texts end, numbers are in range, addresses are such; `seat` has room for `size`. */
+bool weir_join_read(const void *bytes, size_t n, weir_join *);
+bool weir_table_read(const void *bytes, size_t n, int size, uint64_t *run, weir_seat *seat);
+bool weir_refusal_read(const void *bytes, size_t n, weir_refusal *);
 #endif

@@ -1,37 +1,16 @@
-/* life.c - peers as living things: they meet, give signs of life, fall silent, say goodbye. The same for every world whose peers
- * are real processes.
+/* life.c - peers as living things: they give signs of life and fall silent (life_meet.c: they meet and say goodbye). The same for every
+ * world whose peers are real processes.
  *
  * Words travel on a path of their own, so that a sign of life never waits behind megabytes of data, and so that a last word comes
  * before the end of the link it came by. */
+#include "net/life.h"
 #include "core/log.h"
 #include "net/frame.h"
-#include "net/world.h"
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 static const double MEET = 60; /* seconds for all to come, or the timeout if that is longer */
-static const double LEAVE = 2; /* seconds to wait for the others' goodbyes */
-static const double TELL = 0.3; /* seconds to wait for those who have not come yet, to tell them why we leave */
-
-typedef struct peer {
-    char host[64];
-    int pid;
-    uint64_t doing;      /* as last told */
-    double heard, moved; /* last sign of life; last sign that it got on */
-    bool hello, welcome, bye;
-} peer;
-
-typedef struct weir_life {
-    double timeout, stall, beat, clock, next_beat;
-    int hellos, welcomes;
-    char host[64];
-    char misfit[160]; /* why we cannot run together; "" */
-    weir_fibre_task *waiter;
-    const weir_fault *leaving; /* why we leave, for those who still come; NULL: we stay */
-    peer peer[];
-} weir_life;
 
 weir_err weir_life_open(weir_net *n, const weir_place *place)
 {
@@ -42,6 +21,7 @@ weir_err weir_life_open(weir_net *n, const weir_place *place)
         return weir_fail_nomem(bytes);
     l->timeout = place->timeout > 0 ? place->timeout : 30;
     l->stall = place->stall > 0 ? place->stall : 600;
+    l->meet = place->rendezvous[0] || l->timeout > MEET ? l->timeout : MEET; /* those who met at a rendezvous are all there */
     l->beat = l->timeout / 5 < 1 ? l->timeout / 5 : 1;
     l->clock = l->next_beat = n->world->now(n->sched);
     snprintf(l->host, sizeof l->host, "%s", place->host);
@@ -55,14 +35,19 @@ void weir_life_close(weir_net *n)
     n->life = NULL;
 }
 
+void weir_life_name(weir_net *n, int p, const char *host, int pid)
+{
+    n->life->peer[p].pid = pid;
+    snprintf(n->life->peer[p].host, sizeof n->life->peer[p].host, "%s", host);
+}
+
 void weir_life_wake(weir_net *n)
 {
     if (n->life && n->life->waiter)
         weir_sched_ready(n->life->waiter);
 }
 
-/* Blocks the running fibre until something has happened to a peer. */
-static void watch(weir_net *n, double deadline)
+void weir_life_watch(weir_net *n, double deadline)
 {
     n->life->waiter = n->sched->current;
     weir_sched_block(n, deadline);
@@ -98,7 +83,7 @@ void weir_life_fault(weir_net *n, int p, weir_err code, weir_fault *f)
     f->pid = p == n->rank ? (int)getpid() : l->peer[p].pid;
 }
 
-static void tell_cause(weir_net *n, int p, const weir_fault *f)
+void weir_life_tell_cause(weir_net *n, int p, const weir_fault *f)
 {
     weir_cause body;
 
@@ -109,7 +94,7 @@ static void tell_cause(weir_net *n, int p, const weir_fault *f)
 static void lose(weir_net *n, int p, const weir_fault *f)
 {
     if ((n->life || n->world->know) && !weir_loss_is(n, p, WEIR_PEER_LOST | WEIR_PEER_LEFT))
-        tell_cause(n, p, f); /* it may still be there, and shall know that we do not count on it */
+        weir_life_tell_cause(n, p, f); /* it may still be there, and shall know that we do not count on it */
     weir_loss_add(n, p, f);
 }
 
@@ -143,7 +128,7 @@ static void on_hello(weir_net *n, int from, const void *body, size_t len)
     l->hellos++;
     n->world->tell(n, from, WEIR_WORD_WELCOME, NULL, 0);
     if (l->leaving)
-        tell_cause(n, from, l->leaving);
+        weir_life_tell_cause(n, from, l->leaving);
     weir_life_wake(n);
 }
 
@@ -221,18 +206,35 @@ static int most_silent(const weir_net *n, double now)
     return who;
 }
 
+/* Have all others that we count on been silent too, for about as long: then it may be this rank that is cut off. */
+static bool all_silent(const weir_net *n, double now)
+{
+    const weir_life *l = n->life;
+    int silent = 0;
+
+    for (int p = 0; p < n->size; p++) {
+        if (p == n->rank || !l->peer[p].hello || weir_loss_is(n, p, WEIR_PEER_LOST | WEIR_PEER_LEFT))
+            continue;
+        if (now - l->peer[p].heard < 0.7 * l->timeout)
+            return false;
+        silent++;
+    }
+    return silent > 1;
+}
+
 static void end_silent(weir_net *n, double now)
 {
     weir_fault f;
 
-    for (int p; (p = most_silent(n, now)) >= 0;) {
+    for (int p; !atomic_load(&n->aborted) && (p = most_silent(n, now)) >= 0;) {
         if (n->life->peer[p].bye) { /* it left in order, and the rest of what it sent will not come any more */
             weir_loss_left(n, p);
             continue;
         }
         weir_life_fault(n, p, WEIR_SILENT, &f);
         f.silent = now - n->life->peer[p].heard;
-        snprintf(f.what, sizeof f.what, "was silent for %.1f s", f.silent);
+        snprintf(f.what, sizeof f.what, "was silent for %.1f s%s%s", f.silent,
+                 n->world->silence ? n->world->silence(n, p, f.silent) : "", all_silent(n, now) ? " (so were all others: it may be this rank that is cut off)" : "");
         lose(n, p, &f);
     }
 }
@@ -255,10 +257,27 @@ static void end_stalled(weir_net *n, double now)
     double since;
     char what[80];
 
-    for (int p; (p = most_stalled(n, now, &since)) >= 0;) {
+    for (int p; !atomic_load(&n->aborted) && (p = most_stalled(n, now, &since)) >= 0;) {
         snprintf(what, sizeof what, "was waited for %.1f s, alive but busy", now - since);
         weir_life_give_up(n, p, WEIR_SILENT, what);
     }
+}
+
+/* Signs of life: every beat; sooner when we do something else, so that if we end the others know in what, but not too often. */
+static void give_signs(weir_net *n, double now)
+{
+    weir_life *l = n->life;
+    uint64_t doing = atomic_load_explicit(&n->doing, memory_order_relaxed);
+    bool news = doing != l->told && now >= l->last_beat + 0.1 + 1e-3 * n->size;
+
+    if (now < l->next_beat && !news)
+        return;
+    for (int p = 0; p < n->size; p++)
+        if (p != n->rank && l->peer[p].hello && !weir_loss_is(n, p, WEIR_PEER_LOST | WEIR_PEER_LEFT))
+            n->world->tell(n, p, WEIR_WORD_LIFE, NULL, 0);
+    l->told = doing;
+    l->last_beat = now;
+    l->next_beat = now + l->beat;
 }
 
 double weir_life_tick(weir_net *n)
@@ -274,116 +293,10 @@ double weir_life_tick(weir_net *n)
     if (gap > l->timeout / 2) /* we did not look for long: stopped, or busy. That is nobody else's silence */
         for (int p = 0; p < n->size; p++)
             l->peer[p].heard = l->peer[p].moved = now;
-    if (now >= l->next_beat) {
-        for (int p = 0; p < n->size; p++)
-            if (p != n->rank && l->peer[p].hello && !weir_loss_is(n, p, WEIR_PEER_LOST | WEIR_PEER_LEFT))
-                n->world->tell(n, p, WEIR_WORD_LIFE, NULL, 0);
-        l->next_beat = now + l->beat;
-    }
+    give_signs(n, now);
     if (!n->closing) {
         end_silent(n, now);
         end_stalled(n, now);
     }
     return now + l->beat / 4 < l->next_beat ? now + l->beat / 4 : l->next_beat;
-}
-
-/* ---- coming and going ---- */
-
-static weir_err meet_failed(weir_net *n, double waited)
-{
-    const weir_life *l = n->life;
-    weir_op op = {.err = WEIR_OK, .peer = -1};
-    int p = 0;
-
-    if (l->misfit[0])
-        return weir_fail(WEIR_MISFIT, "%s", l->misfit);
-    op.err = weir_loss_all(n, &op.peer);
-    if (op.err)
-        return weir_net_why(n, &op);
-    while (p == n->rank || (l->peer[p].hello && l->peer[p].welcome))
-        p++;
-    return weir_fail(WEIR_SILENT, "rank %d did not join the run within %.0f s", p, waited);
-}
-
-weir_err weir_life_meet(weir_net *n)
-{
-    weir_life *l = n->life;
-    weir_hello body = {.size = (uint32_t)n->size, .pid = (int32_t)getpid()};
-    double wait = l->timeout > MEET ? l->timeout : MEET, until = n->world->now(n->sched) + wait;
-    int who;
-
-    memcpy(body.host, l->host, sizeof body.host);
-    for (int p = 0; p < n->size; p++)
-        if (p != n->rank)
-            n->world->tell(n, p, WEIR_WORD_HELLO, &body, sizeof body);
-    while (l->hellos < n->size - 1 || l->welcomes < n->size - 1 || l->misfit[0]) {
-        if (l->misfit[0] || weir_loss_all(n, &who) || n->world->now(n->sched) >= until)
-            return meet_failed(n, wait);
-        watch(n, until);
-    }
-    if (n->world->met)
-        n->world->met(n);
-    return WEIR_OK;
-}
-
-static bool all_gone(const weir_net *n)
-{
-    for (int p = 0; p < n->size; p++)
-        if (p != n->rank && !n->life->peer[p].bye && !weir_loss_is(n, p, WEIR_PEER_LOST | WEIR_PEER_LEFT))
-            return false;
-    return true;
-}
-
-/* Nobody is missing but those that are lost. */
-static bool all_came(const weir_net *n)
-{
-    for (int p = 0; p < n->size; p++)
-        if (p != n->rank && !n->life->peer[p].hello && !weir_loss_is(n, p, WEIR_PEER_LOST))
-            return false;
-    return true;
-}
-
-static void say_goodbye(weir_net *n)
-{
-    double until = n->world->now(n->sched) + LEAVE;
-
-    for (int p = 0; p < n->size; p++)
-        if (p != n->rank && !weir_loss_is(n, p, WEIR_PEER_LOST)) {
-            n->world->tell(n, p, WEIR_WORD_DONE, NULL, 0);
-            n->world->tell(n, p, WEIR_WORD_BYE, NULL, 0);
-        }
-    while (!all_gone(n) && n->world->now(n->sched) < until)
-        watch(n, until);
-    for (int p = 0; p < n->size; p++) /* who has said goodbye wants nothing more: closing need not wait for it */
-        if (n->life->peer[p].bye && !weir_loss_is(n, p, WEIR_PEER_LOST))
-            n->world->cut(n, p);
-}
-
-static void say_why(weir_net *n, weir_err why, const char *sentence)
-{
-    weir_fault f;
-
-    weir_net_fault(n, &f);
-    if (!f.code) { /* nobody else is to blame */
-        weir_life_fault(n, n->rank, WEIR_LOST, &f);
-        f.cause = (weir_err)weir_err_exit(why);
-        snprintf(f.what, sizeof f.what, "%s", sentence);
-    }
-    for (int p = 0; p < n->size; p++)
-        if (p != n->rank)
-            tell_cause(n, p, &f);
-    n->life->leaving = &f;
-    for (double until = n->world->now(n->sched) + TELL; !all_came(n) && n->world->now(n->sched) < until;)
-        watch(n, until);
-    n->life->leaving = NULL;
-}
-
-void weir_life_leave(weir_net *n, weir_err why, const char *sentence)
-{
-    if (!n->life)
-        return;
-    if (why)
-        say_why(n, why, sentence);
-    else
-        say_goodbye(n);
 }

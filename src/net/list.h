@@ -1,2 +1,5 @@
 X(zmq)
 X(sim)
+#ifdef WEIR_MPI
+X(mpi)
+#endif

@@ -90,10 +90,11 @@ void weir_loss_add(weir_net *n, int peer, const weir_fault *fault)
     weir_loss *l;
     char text[400];
 
-    if (weir_loss_is(n, peer, WEIR_PEER_LOST) || !mark(n, peer, WEIR_PEER_LOST))
+    if (weir_loss_is(n, peer, WEIR_PEER_LOST))
         return;
-    if (!(l = calloc(1, sizeof *l))) {
+    if (!mark(n, peer, WEIR_PEER_LOST) || !(l = calloc(1, sizeof *l))) {
         weir_net_abort(n, WEIR_FAILED);
+        n->world->cut(n, peer); /* lent bytes come back all the same */
         return;
     }
     l->peer = peer;

@@ -124,7 +124,28 @@ static weir_err find_world(const char *spec, const weir_world **world)
     return WEIR_OK;
 }
 
+static bool have(const char *name)
+{
+    for (weir_plugs p = weir_nets; *p; p++)
+        if (!strcmp((*p)->name, name))
+            return true;
+    return false;
+}
+
+/* What "auto" stands for where nobody has started MPI. */
 static const char *resolve(const char *spec) { return !strcmp(spec, "auto") ? "zmq" : spec; }
+
+/* What a spec stands for at this place. */
+static weir_err resolve_at(const weir_place *place, const char **spec)
+{
+    if (strcmp(*spec, "auto") || !place->mpi || place->size == 1)
+        return *spec = resolve(*spec), WEIR_OK;
+    if (!have("mpi"))
+        return weir_fail(WEIR_MISFIT, "%s started %d ranks, but this weir was built without MPI: install an MPI's mpicc (Debian: "
+                                      "libopenmpi-dev) and run make again",
+                         place->source, place->size);
+    return *spec = "mpi", WEIR_OK;
+}
 
 weir_err weir_net_run(const char *spec, const weir_place *place, weir_err (*fn)(weir_net *, void *), void *arg)
 {
@@ -133,10 +154,11 @@ weir_err weir_net_run(const char *spec, const weir_place *place, weir_err (*fn)(
     void *self;
     weir_err err;
 
-    WEIR_TRY(find_world(resolve(spec), &world));
+    WEIR_TRY(resolve_at(place, &spec));
+    WEIR_TRY(find_world(spec, &world));
     if (!(arena = weir_arena_new()))
         return weir_fail_nomem(0);
-    err = weir_plug_make(&world->plug, "net", resolve(spec), arena, &self);
+    err = weir_plug_make(&world->plug, "net", spec, arena, &self);
     if (!err)
         err = (world->run ? world->run : weir_run_one)(world, self, place, fn, arg);
     weir_arena_free(arena);
@@ -166,6 +188,7 @@ int weir_net_rank(const weir_net *n) { return n->rank; }
 int weir_net_size(const weir_net *n) { return n->size; }
 const char *weir_net_name(const weir_net *n) { return n->world->plug.name; }
 int weir_net_machine(const weir_net *n, int rank) { return n->machine ? n->machine[rank] : 0; }
+bool weir_net_simulated(const weir_net *n) { return n->world->facts.simulated; }
 bool weir_net_dry(const weir_net *n) { return n->dry; }
 weir_net_count weir_net_counted(const weir_net *n) { return n->count; }
 double weir_net_now(weir_net *n) { return n->world->now(n->sched); }

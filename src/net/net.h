@@ -13,6 +13,7 @@
 #define WEIR_NET_NET_H
 #include "core/plug.h"
 #include "core/task.h"
+#include <stdatomic.h>
 
 typedef struct weir_net weir_net;
 
@@ -140,10 +141,14 @@ weir_rt *weir_net_rt(weir_net *);
 /* Where this rank is. Found by weir_place_find (place.h). */
 typedef struct weir_place {
     int rank, size, local_rank, local_size;
-    char source[24];     /* what told: "flags", "torchrun", "weir", "alone" ... */
+    char source[24];     /* what told: "flags", "torchrun", "weir", "openmpi", "pmi", "slurm", "alone" */
+    bool mpi;            /* it started MPI for us, too */
     char host[64];
     char run_dir[128];   /* private directory for this run's sockets; "" when alone. Any rank may make it; it is gone once all have met */
     char rendezvous[128]; /* HOST:PORT; "" on one machine */
+    char job[64];        /* a launcher's name for this run: processes of another are refused; "" if it gave none */
+    const char *key;     /* the file with the cluster's key; NULL: none. The caller's, for as long as the run */
+    bool insecure;       /* a run that listens beyond this machine may do without a key */
     double timeout, stall;
     struct weir_board *board; /* where a launcher watches what we do (launch.h); NULL: nobody */
 } weir_place;
@@ -161,9 +166,23 @@ int weir_net_rank(const weir_net *), weir_net_size(const weir_net *);
 const char *weir_net_name(const weir_net *); /* "zmq" */
 /* Ranks that share a machine's memory have the same number: the lowest rank there. */
 int weir_net_machine(const weir_net *, int rank);
+bool weir_net_simulated(const weir_net *);   /* all ranks live in this process, and time is virtual */
 bool weir_net_dry(const weir_net *);         /* move sizes; do not touch (nor allocate) floats */
 typedef struct weir_net_count { uint64_t sent, received, messages, copied; } weir_net_count;
 weir_net_count weir_net_counted(const weir_net *); /* payload bytes given to the wire and taken from it */
+
+/* ---- memory that ranks of one machine have in common: weir_net_share, below the groups ---- */
+/* Can ranks with the same weir_net_machine share memory: a world of real processes, that moves real bytes. */
+bool weir_net_shares(const weir_net *);
+/* A word in common memory that one rank raises and others wait for; it may wrap. */
+typedef struct weir_flag { _Atomic uint32_t value, sleepers; } weir_flag;
+/* All that this rank wrote before is there for whoever sees the flag at `value`. */
+void weir_net_raise(weir_flag *, uint32_t value);
+/* [blocks] until `peer` has raised its flag to `value` or beyond. Yields, then sleeps, with an eye on liveness: ends as a receive from
+ * that peer would, and with its sentence. */
+weir_err weir_net_await(weir_net *, int peer, weir_flag *, uint32_t value);
+/* What went through common memory, counted as if a wire had carried it. */
+void weir_net_count_shared(weir_net *, uint64_t sent, uint64_t received);
 
 /* ---- groups ---- */
 /* Some ranks in a fixed order, with a running number that keeps their collectives apart. Made alike on all members. */
@@ -176,4 +195,10 @@ typedef struct weir_group {
 } weir_group;
 weir_err weir_group_all(weir_net *, weir_arena *, weir_group *);
 weir_err weir_group_make(weir_net *, unsigned id, const int *members, int count, weir_arena *, weir_group *);
+
+/* Zeroed memory that all members see, each at an address of its own: page-aligned, pages taken when first touched. Every member calls it
+ * with the same size and turn (of WEIR_CHANNEL_COLL). It has no name, and is gone when the last member has unmapped it or has ended,
+ * however. WEIR_MISFIT on all members, with one sentence, where one of them may not see it. [blocks] */
+weir_err weir_net_share(weir_group *, uint32_t turn, size_t bytes, void **);
+void weir_net_unshare(void *, size_t bytes);
 #endif

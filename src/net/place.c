@@ -2,13 +2,12 @@
 #include "net/place.h"
 #include "net/launch.h"
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { RANKS_MAX = 1 << 20 };
-
-static weir_err read_number(const char *name, const char *text, long least, long most, int *out)
+weir_err weir_place_number(const char *name, const char *text, long least, long most, int *out)
 {
     char *end;
     long x;
@@ -37,7 +36,7 @@ static weir_err check_rendezvous(const char *name, const char *text)
 
     if (!colon || colon == text || strpbrk(text, " \t\n/"))
         return weir_fail(WEIR_USAGE, "%s=%.100s: HOST:PORT was expected", name, text);
-    return read_number(name, colon + 1, 1, 65535, &port);
+    return weir_place_number(name, colon + 1, 1, 65535, &port);
 }
 
 static weir_err from_flags(int rank, int size, const char *rendezvous, weir_place *p)
@@ -46,8 +45,8 @@ static weir_err from_flags(int rank, int size, const char *rendezvous, weir_plac
 
     if (missing)
         return weir_fail(WEIR_USAGE, "%s is missing: --rank, --size and --rendezvous go together", missing);
-    if (size < 1 || size > RANKS_MAX)
-        return weir_fail(WEIR_USAGE, "--size %d: a number from 1 to %d was expected", size, RANKS_MAX);
+    if (size < 1 || size > WEIR_RANKS_MAX)
+        return weir_fail(WEIR_USAGE, "--size %d: a number from 1 to %d was expected", size, WEIR_RANKS_MAX);
     if (rank < 0 || rank >= size)
         return weir_fail(WEIR_USAGE, "--rank %d: a number from 0 to %d was expected", rank, size - 1);
     p->rank = rank;
@@ -96,43 +95,101 @@ static weir_err from_launcher(const char *run, weir_place *p)
     return copy("WEIR_RUN", run, p->run_dir, sizeof p->run_dir);
 }
 
+/* torchrun's agent keeps MASTER_PORT for itself, so ranks meet one above it (below, at the last one). */
+static weir_err from_torchrun(const char *host, const char *port_text, weir_place *p)
+{
+    const char *id = getenv("TORCHELASTIC_RUN_ID"), *restarts = getenv("TORCHELASTIC_RESTART_COUNT");
+    char at[256];
+    int port;
+
+    WEIR_TRY(weir_place_number("MASTER_PORT", port_text, 1, 65535, &port));
+    port += port < 65535 ? 1 : -1;
+    if (strlen(host) + 10 > sizeof at)
+        return weir_fail(WEIR_USAGE, "MASTER_ADDR is too long");
+    snprintf(at, sizeof at, strchr(host, ':') && host[0] != '[' ? "[%s]:%d" : "%s:%d", host, port);
+    WEIR_TRY(check_rendezvous("MASTER_ADDR", at));
+    strcpy(p->source, "torchrun");
+    if (id)
+        snprintf(p->job, sizeof p->job, "torchrun %.32s attempt %.8s", id, restarts ? restarts : "0");
+    return copy("MASTER_ADDR", at, p->rendezvous, sizeof p->rendezvous);
+}
+
 static weir_err from_variables(const char *const value[VARIABLES], weir_place *p)
 {
     const char *local = getenv("LOCAL_WORLD_SIZE"), *run = getenv("WEIR_RUN");
-    char at[256];
 
-    WEIR_TRY(read_number("WORLD_SIZE", value[WORLD_SIZE], 1, RANKS_MAX, &p->size));
-    WEIR_TRY(read_number("RANK", value[RANK], 0, p->size - 1, &p->rank));
+    WEIR_TRY(weir_place_number("WORLD_SIZE", value[WORLD_SIZE], 1, WEIR_RANKS_MAX, &p->size));
+    WEIR_TRY(weir_place_number("RANK", value[RANK], 0, p->size - 1, &p->rank));
     p->local_size = p->size;
     if (local)
-        WEIR_TRY(read_number("LOCAL_WORLD_SIZE", local, 1, p->size, &p->local_size));
-    WEIR_TRY(read_number("LOCAL_RANK", value[LOCAL_RANK], 0, p->local_size - 1, &p->local_rank));
-    if (run)
-        return from_launcher(run, p);
-    if (strlen(value[MASTER_ADDR]) + strlen(value[MASTER_PORT]) + 2 > sizeof at)
-        return weir_fail(WEIR_USAGE, "MASTER_ADDR is too long");
-    stpcpy(stpcpy(stpcpy(at, value[MASTER_ADDR]), ":"), value[MASTER_PORT]);
-    WEIR_TRY(check_rendezvous("MASTER_ADDR:MASTER_PORT", at));
-    strcpy(p->source, "torchrun");
-    return copy("MASTER_ADDR", at, p->rendezvous, sizeof p->rendezvous);
+        WEIR_TRY(weir_place_number("LOCAL_WORLD_SIZE", local, 1, p->size, &p->local_size));
+    WEIR_TRY(weir_place_number("LOCAL_RANK", value[LOCAL_RANK], 0, p->local_size - 1, &p->local_rank));
+    return run ? from_launcher(run, p) : from_torchrun(value[MASTER_ADDR], value[MASTER_PORT], p);
+}
+
+/* ---- launchers that tell a rank and a size ---- */
+
+typedef struct launcher {
+    const char *source, *rank, *size, *local_rank, *local_size;
+} launcher;
+static const launcher launchers[] = {
+    {"openmpi", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"},
+    {"pmi", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
+    {"slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "none"},
+};
+
+/* A job's script has Slurm's variables too, but is no rank: only what srun starts is in a step. */
+static bool present(const launcher *l)
+{
+    return (getenv(l->rank) || getenv(l->size)) && (strcmp(l->source, "slurm") || (getenv("SLURM_STEP_ID") && getenv(l->rank)));
+}
+
+static weir_err from_other(const launcher *l, weir_place *p)
+{
+    const char *rank = getenv(l->rank), *size = getenv(l->size), *local = getenv(l->local_rank), *count = getenv(l->local_size);
+
+    if (!rank || !size)
+        return weir_fail(WEIR_USAGE, "%s is not set, but %s is: they go together", rank ? l->size : l->rank, rank ? l->rank : l->size);
+    WEIR_TRY(weir_place_number(l->size, size, 1, WEIR_RANKS_MAX, &p->size));
+    WEIR_TRY(weir_place_number(l->rank, rank, 0, p->size - 1, &p->rank));
+    if (count)
+        WEIR_TRY(weir_place_number(l->local_size, count, 1, p->size, &p->local_size));
+    if (local)
+        WEIR_TRY(weir_place_number(l->local_rank, local, 0, p->size - 1, &p->local_rank));
+    snprintf(p->source, sizeof p->source, "%s", l->source);
+    if (strcmp(l->source, "openmpi") && getenv("SLURM_STEP_ID"))
+        WEIR_TRY(weir_place_slurm(p));
+    if (p->local_size <= p->local_rank)
+        p->local_size = p->local_rank + 1; /* as far as it is told */
+    return WEIR_OK;
+}
+
+static weir_err from_environment(weir_place *p)
+{
+    const char *value[VARIABLES];
+    bool found = false;
+
+    WEIR_TRY(read_variables(value, &found));
+    if (found)
+        return from_variables(value, p);
+    for (size_t i = 0; i < sizeof launchers / sizeof *launchers; i++)
+        if (present(&launchers[i]))
+            return from_other(&launchers[i], p);
+    return WEIR_OK;
 }
 
 weir_err weir_place_find(int rank, int size, const char *rendezvous, weir_place *out)
 {
     weir_place p = {.size = 1, .local_size = 1, .timeout = 30, .stall = 600};
-    const char *value[VARIABLES];
-    bool found = false;
 
     if (gethostname(p.host, sizeof p.host - 1))
         strcpy(p.host, "unknown");
     strcpy(p.source, "alone");
-    if (rank != -1 || size != 0 || rendezvous) {
+    if (rank != -1 || size != 0 || rendezvous)
         WEIR_TRY(from_flags(rank, size, rendezvous, &p));
-    } else {
-        WEIR_TRY(read_variables(value, &found));
-        if (found)
-            WEIR_TRY(from_variables(value, &p));
-    }
+    else
+        WEIR_TRY(from_environment(&p));
+    WEIR_TRY(weir_place_mpi(&p));
     *out = p;
     return WEIR_OK;
 }

@@ -3,8 +3,10 @@
  *   net.c    run, accessors                     sched.c  fibres, deadlines, wakes from other threads
  *   match.c  operations and their messages      wait.c   waiting for them, helpers
  *   queue.c  queues and threads of a rank       launch*.c, lines.c, place.c  before a net runs
- *   loss.c   lost peers, faults, renewal        life.c   meeting, signs of life, leaving (worlds with real peers)
- *   frame.c  what crosses the wire              zmq*.c, sim*.c  worlds
+ *   loss.c   lost peers, faults, renewal        life*.c  meeting, signs of life, leaving (worlds with real peers)
+ *   share.c  memory in common, and waiting for a word in it
+ *   address.c  where a rank is reached          key.h    who may join
+ *   frame.c  what crosses the wire              zmq*.c, sim*.c, mpi*.c  worlds
  *
  * A world moves bytes and closes links. It never matches, judges or blames. */
 #ifndef WEIR_NET_WORLD_H
@@ -40,14 +42,15 @@ typedef enum {
 
 typedef struct weir_sched weir_sched;
 
-/* All are called on the comm thread. None blocks but idle. */
+/* All are called on the comm thread. None blocks but open and idle. */
 typedef struct weir_world {
     weir_plug plug; /* its options must begin with weir_world_options */
     weir_net_facts facts;
     size_t stack; /* of a fibre */
     /* A whole run; NULL: weir_run_one, a rank per process (or thread), by open and close. */
     weir_err (*run)(const struct weir_world *, void *self, const weir_place *, weir_err (*fn)(weir_net *, void *), void *arg);
-    /* Sets n->link, starts listening and connecting. On an error nothing is left. Not called for a run of one rank. */
+    /* Sets n->link (and n->machine), finds its peers, for which it may wait as long as the place's timeout, starts listening and
+     * connecting. On an error nothing is left. Not called for a run of one rank. */
     weir_err (*open)(weir_net *, const weir_place *);
     /* Everybody has said hello to everybody: what only newcomers need may go. NULL: nothing to do. */
     void (*met)(weir_net *);
@@ -66,6 +69,8 @@ typedef struct weir_world {
     /* Runs wakes, delivers what has arrived, gives signs of life; if none of these happened, sleeps until one does, or `until`. */
     void (*idle)(weir_sched *, double until);
     double (*now)(weir_sched *); /* [any thread] */
+    /* A peer was silent that long: what the world knows of the reason, as the end of a sentence; "": nothing. NULL: it never does. */
+    const char *(*silence)(weir_net *, int peer, double seconds);
     /* ---- what only a simulated world has; all NULL elsewhere ---- */
     /* Virtual time: idle shall return at the task's deadline. NULL: the scheduler watches the deadlines itself. */
     void (*arm)(weir_fibre_task *, double deadline);
@@ -161,6 +166,7 @@ struct weir_net {
     _Atomic uint64_t doing; /* step << 8 | phase */
     weir_board *board;
     weir_net_count count;
+    int wary; /* share.c's: waits to come that had better not yield */
     struct weir_net_rt { weir_rt rt; weir_net *net; } rt;
 };
 weir_err weir_net_open(weir_net *, weir_sched *, const weir_world *, void *self, const weir_place *);
@@ -200,4 +206,5 @@ double weir_life_tick(weir_net *); /* signs of life, and who gives none; called 
 void weir_life_fault(weir_net *, int peer, weir_err, weir_fault *); /* what is known of it now; `what` is left empty */
 void weir_life_give_up(weir_net *, int peer, weir_err, const char *what);
 void weir_life_wake(weir_net *);
+void weir_life_name(weir_net *, int peer, const char *host, int pid); /* who it is, known before it has said hello */
 #endif

@@ -1,4 +1,4 @@
-/* zmq.c - real processes over ZeroMQ: messages out and in. zmq_link.c opens and closes; no other file includes zmq.h.
+/* zmq.c - real processes over ZeroMQ, on one machine or many: messages out, and progress. No file but the zmq*.c includes zmq.h.
  *
  *   rank a                                     rank b
  *   DEALER to b  ---- DATA, HELLO, DONE ---->  ROUTER
@@ -6,31 +6,22 @@
  *
  * A rank binds one ROUTER and connects a DEALER to every peer. Data leave by the DEALER; words come back by the same link, from
  * the peer's ROUTER. So words never queue behind data, and the DEALER's monitor reports the end of exactly the link by which the
- * peer's last word came. Any disconnect is a loss to us: ZeroMQ's own reconnection is for the first meeting only.
+ * peer's last word came. Any disconnect is a loss to us: ZeroMQ's own reconnection is for the first meeting only. Ranks that share a machine
+ * are linked by ipc, in a directory that is theirs alone; others by tcp, with the cluster's key.
  *
  * Pitfalls seen to: a monitor is stopped before its PAIR closes (else closing hangs); a link is closed with no linger to get lent
  * buffers back (a disconnect keeps them); small messages arrive at any alignment; water marks are off; ZMQ_FD tells of changes
  * only, so a socket that was written to is read before we sleep. */
-#include "core/log.h"
-#include "net/frame.h"
 #include "net/zmq_link.h"
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <zmq.h>
 
 enum {
     COPY_MAX = 8192, /* longer ones are lent to ZeroMQ */
-    BURST = 64,      /* messages taken before fibres get their turn */
-    WARNINGS = 10    /* about foreign messages */
+    BURST = 64       /* messages taken before fibres get their turn */
 };
 static const double LOOK = 1e-2; /* seconds between looks at every socket when there is always something to do */
-
-typedef struct parcel { /* a message as ZeroMQ holds it */
-    weir_msg msg;       /* first */
-    zmq_msg_t body;
-    struct parcel *next;
-} parcel;
 
 /* ---- sending ---- */
 
@@ -112,181 +103,12 @@ static void tell(weir_net *n, int peer, weir_word word, const void *body, size_t
     weir_frame head;
 
     weir_frame_make(&head, word, n, 0, len);
-    weir_zmq_name(peer, name);
+    weir_zmq_name(z, peer, name);
     if (!socket || (!by_dealer && put_bytes(socket, name, sizeof name, ZMQ_SNDMORE) < 0))
         return; /* it is gone */
     if (put_bytes(socket, &head, sizeof head, len ? ZMQ_SNDMORE : 0) >= 0 && len)
         put_bytes(socket, body, len, 0);
     z->peer[peer].written |= by_dealer;
-}
-
-/* ---- receiving ---- */
-
-static void warn_foreign(weir_net *n)
-{
-    sockets *z = n->link;
-
-    if (z->warned++ < WARNINGS)
-        weir_log(WEIR_LOG_WARN, "net", "rank %d dropped a message that is not of this run", n->rank);
-}
-
-static parcel *get_parcel(sockets *z)
-{
-    parcel *p = z->spare;
-
-    if (p)
-        z->spare = p->next;
-    else
-        p = malloc(sizeof *p);
-    if (p)
-        zmq_msg_init(&p->body);
-    return p;
-}
-
-void weir_zmq_free_spare(sockets *z)
-{
-    for (parcel *next; z->spare; z->spare = next) {
-        next = z->spare->next;
-        free(z->spare);
-    }
-}
-
-static void drop(weir_net *n, weir_msg *m)
-{
-    sockets *z = n->link;
-    parcel *p = (parcel *)m;
-
-    zmq_msg_close(&p->body);
-    p->next = z->spare;
-    z->spare = p;
-}
-
-static void fetch(weir_net *n, weir_op *o, weir_msg *m)
-{
-    parcel *p = (parcel *)m;
-    zmq_msg_t copy;
-
-    if (o->cap) {
-        if (m->len)
-            memcpy(o->data, m->data, m->len);
-        n->count.copied += m->len;
-        drop(n, m);
-        weir_op_done(o, WEIR_OK);
-        return;
-    }
-    if ((uintptr_t)m->data & 7 && !zmq_msg_init_size(&copy, m->len)) {
-        memcpy(zmq_msg_data(&copy), m->data, m->len);
-        n->count.copied += m->len;
-        zmq_msg_move(&p->body, &copy);
-        zmq_msg_close(&copy);
-        m->data = zmq_msg_data(&p->body);
-    }
-    o->data = m->data;
-    o->own = m;
-    weir_op_done(o, WEIR_OK);
-}
-
-/* Reads one part; false if there is none. *more: others follow. */
-static bool part(void *socket, zmq_msg_t *m, bool *more)
-{
-    if (zmq_msg_recv(m, socket, ZMQ_DONTWAIT) < 0)
-        return false;
-    *more = zmq_msg_more(m);
-    return true;
-}
-
-/* Whom a ROUTER's first part names; -1: nobody of ours. */
-static int named(zmq_msg_t *m)
-{
-    const unsigned char *at = zmq_msg_data(m);
-    uint32_t rank;
-
-    if (zmq_msg_size(m) != WEIR_ZMQ_NAME || at[0] != 'R')
-        return -1;
-    memcpy(&rank, at + 1, 4);
-    return (int)rank;
-}
-
-static void deliver(weir_net *n, parcel *p, const weir_frame *head)
-{
-    int from = (int)head->from;
-    void *body = zmq_msg_data(&p->body);
-
-    weir_life_word(n, from, (weir_word)head->kind, head->doing, body, head->len);
-    if (head->kind != WEIR_WORD_DATA) {
-        drop(n, &p->msg);
-        return;
-    }
-    p->msg = (weir_msg){.from = from, .generation = head->generation, .tag = head->tag, .len = head->len, .data = body};
-    weir_match_arrive(n, &p->msg);
-}
-
-/* Takes one message from the ROUTER (from -1) or from a peer's DEALER; false if there is none. */
-static bool take(weir_net *n, void *socket, int from)
-{
-    parcel *p = get_parcel(n->link);
-    weir_frame head;
-    bool more = true, ours;
-
-    if (!p) {
-        weir_net_abort(n, WEIR_FAILED);
-        return false;
-    }
-    if (from < 0) {
-        if (!part(socket, &p->body, &more))
-            return drop(n, &p->msg), false;
-        from = named(&p->body);
-        if (!more || !part(socket, &p->body, &more))
-            return warn_foreign(n), drop(n, &p->msg), true;
-    } else if (!part(socket, &p->body, &more)) {
-        return drop(n, &p->msg), false;
-    }
-    ours = weir_frame_read(zmq_msg_data(&p->body), zmq_msg_size(&p->body), n->size, &head) && head.from == (uint32_t)from;
-    ours = ours && more == (head.len > 0);
-    if (more)
-        ours = part(socket, &p->body, &more) && ours && zmq_msg_size(&p->body) == head.len && !more;
-    if (ours) {
-        deliver(n, p, &head);
-        return true;
-    }
-    while (more && part(socket, &p->body, &more))
-        ;
-    return warn_foreign(n), drop(n, &p->msg), true;
-}
-
-static bool take_words(weir_net *n, int peer)
-{
-    sockets *z = n->link;
-    bool any = false;
-
-    z->peer[peer].written = false;
-    while (z->peer[peer].dealer && take(n, z->peer[peer].dealer, peer))
-        any = true;
-    return any;
-}
-
-/* The link to a peer has ended if its monitor says so. What came before is read first: its last word, and what others may have told of
- * the reason why. */
-static void look_at_link(weir_net *n, int peer)
-{
-    sockets *z = n->link;
-    zmq_msg_t m;
-    bool more = true, ended = false;
-    uint16_t event;
-
-    zmq_msg_init(&m);
-    while (z->peer[peer].monitor && part(z->peer[peer].monitor, &m, &more)) {
-        if (more && zmq_msg_size(&m) >= sizeof event) { /* the first part: event and value; the second: the address */
-            memcpy(&event, zmq_msg_data(&m), sizeof event);
-            ended |= event == ZMQ_EVENT_DISCONNECTED;
-        }
-    }
-    zmq_msg_close(&m);
-    if (!ended)
-        return;
-    for (int p = 0; p < n->size; p++)
-        take_words(n, p);
-    weir_life_gone(n, peer);
 }
 
 /* ---- progress ---- */
@@ -306,11 +128,11 @@ static bool progress(weir_net *n)
     sockets *z = n->link;
     bool any = weir_sched_drain(n->sched);
 
-    for (int i = 0; z && i < BURST && take(n, z->router, -1); i++)
+    for (int i = 0; z && i < BURST && weir_zmq_take(n, z->router, -1); i++)
         any = true;
     for (int p = 0; z && p < n->size; p++)
         if (z->peer[p].written)
-            any |= take_words(n, p);
+            any |= weir_zmq_take_words(n, p);
     return any;
 }
 
@@ -336,11 +158,15 @@ static void look_at_all(weir_net *n, double until)
 
     sleep_until(n->sched, z->poll, (nfds_t)(WEIR_ZMQ_PEERS + 2 * n->size), until);
     z->looked = now(n->sched);
+    if (z->poll[WEIR_ZMQ_GUARD].revents)
+        weir_zmq_guard_serve(z);
+    if (z->poll[WEIR_ZMQ_DOOR].revents || z->poll[WEIR_ZMQ_DOOR_EVENTS].revents)
+        weir_zmq_door_look(n);
     for (int p = 0; p < n->size; p++) {
         if (z->poll[WEIR_ZMQ_PEERS + 2 * p].revents)
-            take_words(n, p);
+            weir_zmq_take_words(n, p);
         if (z->poll[WEIR_ZMQ_PEERS + 2 * p + 1].revents)
-            look_at_link(n, p);
+            weir_zmq_look(n, p);
     }
     progress(n);
 }
@@ -360,20 +186,24 @@ static void idle(weir_sched *s, double until)
         sleep_until(s, &bell, 1, until);
 }
 
-static const weir_opt options[] = {WEIR_WORLD_OPTIONS, {0}};
+static const weir_opt options[] = {
+    WEIR_WORLD_OPTIONS,
+    {"ipc", WEIR_OPT_BOOL, offsetof(weir_zmq_self, ipc), "yes", "ranks that met at a rendezvous and share a machine are not linked by tcp"},
+    {0}};
 
 const weir_world weir_net_zmq = {
-    .plug = {"zmq", "processes on this machine, over ZeroMQ", sizeof(weir_world_self), options},
-    .facts = {.loses = true},
+    .plug = {"zmq", "processes on this machine or on many, over ZeroMQ", sizeof(weir_zmq_self), options},
+    .facts = {.loses = true, .encrypts = true, .shares = true},
     .stack = 1 << 20,
     .open = weir_zmq_open,
     .met = weir_zmq_met,
     .close = weir_zmq_close,
     .send = send_data,
     .tell = tell,
-    .fetch = fetch,
-    .drop = drop,
+    .fetch = weir_zmq_fetch,
+    .drop = weir_zmq_drop,
     .cut = weir_zmq_cut,
     .idle = idle,
     .now = now,
+    .silence = weir_zmq_silence,
 };

@@ -1,5 +1,7 @@
-/* zmq_link.c - ZeroMQ sockets: opened, met, cut, closed; and the run's directory that they meet in. */
+/* zmq_link.c - ZeroMQ sockets: opened, met, cut, closed; the directory or the addresses that they meet at. */
 #include "net/zmq_link.h"
+#include "core/log.h"
+#include "net/launch.h"
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,17 +10,20 @@
 #include <unistd.h>
 #include <zmq.h>
 
-void weir_zmq_name(int rank, unsigned char name[WEIR_ZMQ_NAME])
+void weir_zmq_name(const sockets *z, int rank, unsigned char name[WEIR_ZMQ_NAME])
 {
     uint32_t r = (uint32_t)rank;
 
     name[0] = 'R';
     memcpy(name + 1, &r, 4);
+    memcpy(name + 5, &z->run, 8);
 }
 
-/* The descriptor that becomes readable when something changes. It does so only after somebody has looked and found nothing: this
- * is the first look. */
-static int fd_of(void *socket)
+/* ---- sockets ---- */
+
+/* The descriptor becomes readable when something changes, but only after somebody has looked and found nothing: this is the first
+ * look. */
+int weir_zmq_fd(void *socket)
 {
     int fd = -1, events;
     size_t size = sizeof fd, events_size = sizeof events;
@@ -28,55 +33,96 @@ static int fd_of(void *socket)
     return fd;
 }
 
-/* ZeroMQ's sentence for what has just gone wrong. */
-static weir_err fail_zmq(const char *doing, const char *what)
+weir_err weir_zmq_fail(const char *doing, const char *what)
 {
     return weir_fail(WEIR_FAILED, "ZeroMQ: %s %s: %s", doing, what, zmq_strerror(zmq_errno()));
 }
 
-static weir_err set_option(void *socket, int option, const void *value, size_t size)
+weir_err weir_zmq_option(void *socket, int option, const void *value, size_t size)
 {
-    return zmq_setsockopt(socket, option, value, size) ? fail_zmq("setting", "an option") : WEIR_OK;
+    return zmq_setsockopt(socket, option, value, size) ? weir_zmq_fail("setting", "an option") : WEIR_OK;
 }
 
-static weir_err new_socket(sockets *z, int type, void **out)
+static weir_err set_int(void *socket, int option, int value) { return weir_zmq_option(socket, option, &value, sizeof value); }
+
+/* Probes tell a stopped process, whose machine answers, from a cut link. They come often enough to be known when the time-out is over,
+ * and never end a link themselves before that. */
+static weir_err keep_alive(sockets *z, void *s)
 {
-    int none = 0, wait = 10, queue = 1024;
+    int every = z->timeout > 4 ? (int)(z->timeout / 4) : 1;
+
+    WEIR_TRY(set_int(s, ZMQ_TCP_KEEPALIVE, 1));
+    WEIR_TRY(set_int(s, ZMQ_TCP_KEEPALIVE_IDLE, every));
+    WEIR_TRY(set_int(s, ZMQ_TCP_KEEPALIVE_INTVL, every));
+    return set_int(s, ZMQ_TCP_KEEPALIVE_CNT, 60);
+}
+
+weir_err weir_zmq_socket(sockets *z, int type, void **out)
+{
     void *s = zmq_socket(z->context, type);
 
     if (!s)
-        return fail_zmq("opening", "a socket");
+        return weir_zmq_fail("opening", "a socket");
     *out = s;
-    WEIR_TRY(set_option(s, ZMQ_LINGER, &none, sizeof none));
-    WEIR_TRY(set_option(s, ZMQ_SNDHWM, &none, sizeof none));
-    WEIR_TRY(set_option(s, ZMQ_RCVHWM, &none, sizeof none));
-    WEIR_TRY(set_option(s, ZMQ_BACKLOG, &queue, sizeof queue));
-    return set_option(s, ZMQ_RECONNECT_IVL, &wait, sizeof wait);
+    WEIR_TRY(set_int(s, ZMQ_LINGER, 0));
+    WEIR_TRY(set_int(s, ZMQ_SNDHWM, 0));
+    WEIR_TRY(set_int(s, ZMQ_RCVHWM, 0));
+    WEIR_TRY(set_int(s, ZMQ_BACKLOG, 1024));
+    WEIR_TRY(keep_alive(z, s));
+    return set_int(s, ZMQ_RECONNECT_IVL, 10);
 }
 
-static weir_err connect_peer(weir_net *n, int p)
+weir_err weir_zmq_version(void *socket, const char *at) { return set_int(socket, ZMQ_IPV6, strchr(at, '[') != NULL); }
+
+weir_err weir_zmq_monitor(sockets *z, void *socket, const char *name, int events, void **out)
+{
+    if (zmq_socket_monitor(socket, name, events))
+        return weir_zmq_fail("watching", name);
+    WEIR_TRY(weir_zmq_socket(z, ZMQ_PAIR, out));
+    return zmq_connect(*out, name) ? weir_zmq_fail("connecting to", name) : WEIR_OK;
+}
+
+int weir_zmq_event(void *monitor, uint32_t *value)
+{
+    unsigned char text[6]; /* the first part: event and value; the second: the address */
+    char address[256];
+    uint16_t event = 0;
+    int n = zmq_recv(monitor, text, sizeof text, ZMQ_DONTWAIT);
+
+    if (n < 0)
+        return 0;
+    if (n == sizeof text) {
+        memcpy(&event, text, sizeof event);
+        memcpy(value, text + 2, sizeof *value);
+    }
+    zmq_recv(monitor, address, sizeof address, ZMQ_DONTWAIT);
+    return event ? event : ZMQ_EVENT_MONITOR_STOPPED;
+}
+
+static weir_err connect_peer(weir_net *n, int p, const char *at, const weir_key *key)
 {
     sockets *z = n->link;
     remote *r = &z->peer[p];
     unsigned char name[WEIR_ZMQ_NAME];
-    char at[192];
+    char watch[64];
 
-    WEIR_TRY(new_socket(z, ZMQ_DEALER, &r->dealer));
-    weir_zmq_name(n->rank, name);
-    WEIR_TRY(set_option(r->dealer, ZMQ_ROUTING_ID, name, sizeof name));
-    snprintf(at, sizeof at, "inproc://monitor-%d", p);
-    if (zmq_socket_monitor(r->dealer, at, ZMQ_EVENT_DISCONNECTED))
-        return fail_zmq("watching", at);
-    WEIR_TRY(new_socket(z, ZMQ_PAIR, &r->monitor));
-    if (zmq_connect(r->monitor, at))
-        return fail_zmq("connecting to", at);
-    snprintf(at, sizeof at, "ipc://%s/r%d", z->dir, p);
+    r->tcp = !strncmp(at, "tcp:", 4);
+    WEIR_TRY(weir_zmq_socket(z, ZMQ_DEALER, &r->dealer));
+    weir_zmq_name(z, n->rank, name);
+    WEIR_TRY(weir_zmq_option(r->dealer, ZMQ_ROUTING_ID, name, sizeof name));
+    snprintf(watch, sizeof watch, "inproc://monitor-%d", p);
+    WEIR_TRY(weir_zmq_monitor(z, r->dealer, watch, ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_CONNECTED | ZMQ_EVENT_CLOSED, &r->monitor));
+    if (r->tcp)
+        WEIR_TRY(weir_zmq_lock(r->dealer, key, false));
+    WEIR_TRY(weir_zmq_version(r->dealer, at));
     if (zmq_connect(r->dealer, at))
-        return fail_zmq("connecting to", at);
-    z->poll[WEIR_ZMQ_PEERS + 2 * p].fd = fd_of(r->dealer);
-    z->poll[WEIR_ZMQ_PEERS + 2 * p + 1].fd = fd_of(r->monitor);
+        return weir_zmq_fail("connecting to", at);
+    z->poll[WEIR_ZMQ_PEERS + 2 * p].fd = weir_zmq_fd(r->dealer);
+    z->poll[WEIR_ZMQ_PEERS + 2 * p + 1].fd = weir_zmq_fd(r->monitor);
     return WEIR_OK;
 }
+
+/* ---- on one machine ---- */
 
 /* The run's own directory: made by whoever comes first, open to this user alone. */
 static weir_err make_dir(const char *dir)
@@ -94,21 +140,137 @@ static weir_err make_dir(const char *dir)
     return WEIR_OK;
 }
 
-static weir_err bind_router(weir_net *n)
+static void file_of(const sockets *z, int rank, char at[192]) { snprintf(at, 192, "ipc://%s/r%d", z->dir, rank); }
+
+static weir_err bind_file(weir_net *n)
 {
     sockets *z = n->link;
-    int yes = 1;
     char at[192];
 
-    WEIR_TRY(new_socket(z, ZMQ_ROUTER, &z->router));
-    WEIR_TRY(set_option(z->router, ZMQ_ROUTER_MANDATORY, &yes, sizeof yes));
-    snprintf(at, sizeof at, "ipc://%s/r%d", z->dir, n->rank);
+    WEIR_TRY(make_dir(z->dir));
+    file_of(z, n->rank, at);
     if (zmq_bind(z->router, at))
-        return fail_zmq("listening at", at);
+        return weir_zmq_fail("listening at", at);
     z->bound = true;
-    z->poll[WEIR_ZMQ_ROUTER].fd = fd_of(z->router);
     return WEIR_OK;
 }
+
+static weir_err open_here(weir_net *n, const weir_place *place)
+{
+    sockets *z = n->link;
+    char at[192];
+
+    snprintf(z->dir, sizeof z->dir, "%s", place->run_dir);
+    WEIR_TRY(bind_file(n));
+    for (int p = 0; p < n->size; p++)
+        if (p != n->rank) {
+            file_of(z, p, at);
+            WEIR_TRY(connect_peer(n, p, at, NULL));
+        }
+    return WEIR_OK;
+}
+
+/* ---- on many ---- */
+
+/* May this rank listen where others can reach it. */
+static weir_err check_open(const weir_net *n, const weir_place *place, const weir_address *there, const weir_key *key)
+{
+    if (there->loopback && place->local_size < place->size && strcmp(place->source, "flags"))
+        return weir_fail(WEIR_MISFIT, "the rendezvous %s is the loopback address %s here, but only %d of the %d ranks are on this machine: "
+                         "name an address that the others reach", place->rendezvous, there->host, place->local_size, place->size);
+    if (there->loopback || key)
+        return WEIR_OK;
+    if (!place->insecure)
+        return weir_fail(WEIR_DENIED, "a run that meets at %s listens beyond this machine and needs a key: weir keygen makes one, --key FILE "
+                         "or WEIR_KEY names it on every rank; --insecure does without", place->rendezvous);
+    if (n->rank == 0)
+        weir_log(WEIR_LOG_WARN, "net", "--insecure: whoever reaches %s can join this run, read it and change it", place->rendezvous);
+    return WEIR_OK;
+}
+
+/* Listens on the way to the rendezvous, at any port; says in `at` where. */
+static weir_err bind_tcp(sockets *z, const weir_address *here, const weir_key *key, char at[WEIR_ADDRESS_MAX])
+{
+    weir_address any = *here;
+    char text[WEIR_ADDRESS_MAX];
+    size_t len = WEIR_ADDRESS_MAX;
+
+    any.port = 0;
+    weir_address_text(&any, text);
+    WEIR_TRY(weir_zmq_lock(z->router, key, true));
+    WEIR_TRY(weir_zmq_version(z->router, text));
+    if (zmq_bind(z->router, text) && (zmq_errno() == EADDRNOTAVAIL || zmq_errno() == ENODEV))
+        return weir_fail(WEIR_MISFIT, "the rendezvous is at %s, which is no address of this machine: rank 0 has to run there", here->host);
+    if (zmq_getsockopt(z->router, ZMQ_LAST_ENDPOINT, at, &len) || !at[0])
+        return weir_zmq_fail("listening at", text);
+    return WEIR_OK;
+}
+
+/* By the table: who shares a machine with whom, and links to all. */
+static weir_err connect_all(weir_net *n, const weir_seat *seat, const weir_key *key)
+{
+    sockets *z = n->link;
+    bool ipc = ((weir_zmq_self *)n->self)->ipc, mates = false;
+    char at[192];
+
+    if (!(n->machine = calloc((size_t)n->size, sizeof *n->machine)))
+        return weir_fail_nomem((size_t)n->size * sizeof *n->machine);
+    for (int p = 0; p < n->size; p++) {
+        while (seat[n->machine[p]].machine != seat[p].machine)
+            n->machine[p]++;
+        mates |= ipc && p != n->rank && seat[p].machine == seat[n->rank].machine;
+        weir_life_name(n, p, seat[p].host, seat[p].pid);
+    }
+    snprintf(z->dir, sizeof z->dir, "/tmp/weir-%016llx", (unsigned long long)z->run);
+    if (mates) {
+        WEIR_TRY(weir_zmq_lock(z->router, NULL, true)); /* the directory is guard enough */
+        WEIR_TRY(bind_file(n));
+    }
+    for (int p = 0; p < n->size; p++) {
+        file_of(z, p, at);
+        if (p != n->rank)
+            WEIR_TRY(connect_peer(n, p, ipc && seat[p].machine == seat[n->rank].machine ? at : seat[p].at, key));
+    }
+    return WEIR_OK;
+}
+
+static weir_err meet(weir_net *n, const weir_place *place, const weir_key *key, weir_seat *seat)
+{
+    sockets *z = n->link;
+    weir_address there, here;
+    char at[WEIR_ADDRESS_MAX];
+
+    WEIR_TRY(weir_address_find(place->rendezvous, &there));
+    WEIR_TRY(check_open(n, place, &there, key));
+    here = there;
+    if (n->rank)
+        WEIR_TRY(weir_address_here(&there, &here));
+    if (key)
+        WEIR_TRY(weir_zmq_guard_open(z, key));
+    seat[n->rank] = (weir_seat){.machine = weir_machine_id(), .pid = (int32_t)getpid()};
+    snprintf(seat[n->rank].host, sizeof seat[n->rank].host, "%s", place->host);
+    WEIR_TRY(bind_tcp(z, &here, key, seat[n->rank].at));
+    weir_address_text(&there, at);
+    WEIR_TRY((n->rank ? weir_zmq_join : weir_zmq_door_open)(n, place, key, at, seat));
+    return connect_all(n, seat, key);
+}
+
+static weir_err open_far(weir_net *n, const weir_place *place)
+{
+    weir_seat *seat = calloc((size_t)n->size, sizeof *seat);
+    weir_key key;
+    weir_err err = seat ? WEIR_OK : weir_fail_nomem((size_t)n->size * sizeof *seat);
+
+    if (!err && place->key)
+        err = weir_key_read(place->key, &key);
+    if (!err)
+        err = meet(n, place, place->key ? &key : NULL, seat);
+    weir_key_wipe(&key);
+    free(seat);
+    return err;
+}
+
+/* ---- from beginning to end ---- */
 
 /* Whoever is in has a link by now, so the files have served: a rank that is killed later leaves none. The last one takes the
  * directory along. */
@@ -137,7 +299,7 @@ static void shut_link(weir_net *n, int peer, int linger_ms)
     }
     if (r->monitor)
         zmq_close(r->monitor);
-    *r = (remote){NULL, NULL, false};
+    *r = (remote){.tcp = r->tcp, .fd = -1};
     z->poll[WEIR_ZMQ_PEERS + 2 * peer].fd = z->poll[WEIR_ZMQ_PEERS + 2 * peer + 1].fd = -1;
 }
 
@@ -148,34 +310,40 @@ void weir_zmq_close(weir_net *n, bool in_order)
     sockets *z = n->link;
     int data_ms = in_order ? 5000 : 0, words_ms = in_order ? 500 : 200; /* at most; what nobody waits for is soon out */
 
+    if (z->bound && z->run && !in_order)
+        weir_run_dir_remove(z->dir, n->size); /* no launcher does it; the run is over for all */
     weir_zmq_met(n);
-    for (int p = 0; p < n->size; p++)
+    for (int p = 0; z->peer && z->poll && p < n->size; p++)
         shut_link(n, p, data_ms);
+    weir_zmq_door_shut(z);
     if (z->router) {
         zmq_setsockopt(z->router, ZMQ_LINGER, &words_ms, sizeof words_ms);
         zmq_close(z->router);
     }
+    if (z->guard)
+        zmq_close(z->guard);
     while (z->context && zmq_ctx_term(z->context) && zmq_errno() == EINTR)
         ;
     weir_zmq_free_spare(z);
     free(z->peer);
     free(z->poll);
     free(z);
+    free(n->machine);
+    n->machine = NULL;
     n->link = NULL;
 }
 
-static weir_err open_sockets(weir_net *n)
+static weir_err open_sockets(weir_net *n, const weir_place *place)
 {
     sockets *z = n->link;
 
     if (!(z->context = zmq_ctx_new()))
-        return fail_zmq("starting", "a context");
+        return weir_zmq_fail("starting", "a context");
     zmq_ctx_set(z->context, ZMQ_MAX_SOCKETS, 4 * n->size + 64);
-    WEIR_TRY(make_dir(z->dir));
-    WEIR_TRY(bind_router(n));
-    for (int p = 0; p < n->size; p++)
-        if (p != n->rank)
-            WEIR_TRY(connect_peer(n, p));
+    WEIR_TRY(weir_zmq_socket(z, ZMQ_ROUTER, &z->router));
+    WEIR_TRY(set_int(z->router, ZMQ_ROUTER_MANDATORY, 1));
+    WEIR_TRY((place->run_dir[0] ? open_here : open_far)(n, place));
+    z->poll[WEIR_ZMQ_ROUTER].fd = weir_zmq_fd(z->router);
     return WEIR_OK;
 }
 
@@ -185,19 +353,20 @@ weir_err weir_zmq_open(weir_net *n, const weir_place *place)
     sockets *z;
     weir_err err;
 
-    if (!place->run_dir[0])
-        return weir_fail(WEIR_MISFIT,
-                         "%d ranks that meet at %s: runs across machines come later; start them here with --workers %d", n->size,
-                         place->rendezvous[0] ? place->rendezvous : "no known place", n->size);
+    if (!place->run_dir[0] && !place->rendezvous[0])
+        return weir_fail(WEIR_MISFIT, "%d ranks by %s, and no place to meet: start each with --rank, --size and --rendezvous HOST:PORT, or here "
+                         "with --workers %d", n->size, place->source, n->size);
     if (!(z = calloc(1, sizeof *z)))
         return weir_fail_nomem(sizeof *z);
     n->link = z;
-    snprintf(z->dir, sizeof z->dir, "%s", place->run_dir);
+    z->timeout = place->timeout > 0 ? place->timeout : 30;
     z->peer = calloc((size_t)n->size, sizeof *z->peer);
     z->poll = calloc(fds, sizeof *z->poll);
+    for (int p = 0; z->peer && p < n->size; p++)
+        z->peer[p].fd = -1;
     for (size_t i = 0; z->poll && i < fds; i++)
         z->poll[i] = (struct pollfd){.fd = i == WEIR_ZMQ_BELL ? n->sched->bell : -1, .events = POLLIN};
-    err = z->peer && z->poll ? open_sockets(n) : weir_fail_nomem(fds * sizeof *z->poll);
+    err = z->peer && z->poll ? open_sockets(n, place) : weir_fail_nomem(fds * sizeof *z->poll);
     if (err)
         weir_zmq_close(n, false);
     return err;

@@ -1,36 +1,89 @@
-/* zmq_link.h - between zmq.c and zmq_link.c: one rank's sockets. */
+/* zmq_link.h - between the zmq*.c: one rank's sockets.
+ *
+ *   zmq.c        the world: sending, progress     zmq_in.c     what arrives, and links that end
+ *   zmq_link.c   sockets opened, cut, closed      zmq_guard.c  who may connect
+ *   zmq_door.c   the rendezvous at rank 0         zmq_join.c   the rendezvous as the others see it */
 #ifndef WEIR_NET_ZMQ_LINK_H
 #define WEIR_NET_ZMQ_LINK_H
+#include "net/frame.h"
+#include "net/key.h"
 #include "net/world.h"
 #include <poll.h>
 
 /* Places in the poll set; from PEERS on two a peer: dealer, monitor. A file descriptor of -1 is not looked at. */
-enum { WEIR_ZMQ_BELL, WEIR_ZMQ_ROUTER, WEIR_ZMQ_PEERS };
+enum { WEIR_ZMQ_BELL, WEIR_ZMQ_ROUTER, WEIR_ZMQ_GUARD, WEIR_ZMQ_DOOR, WEIR_ZMQ_DOOR_EVENTS, WEIR_ZMQ_PEERS };
+
+typedef struct weir_zmq_self { /* n->self: the world's options */
+    weir_world_self world;
+    bool ipc;
+} weir_zmq_self;
 
 typedef struct remote {
     void *dealer, *monitor; /* NULL: cut */
     bool written;           /* since it was last read */
+    bool tcp;
+    int fd;       /* of the tcp connection, to ask the kernel about; ZeroMQ's own. -1: none */
+    int refusals; /* attempts to connect that were refused, one after the other */
 } remote;
 
 typedef struct sockets { /* n->link */
     void *context, *router;
+    void *guard;               /* NULL: there is no key */
+    unsigned char open_key[32]; /* the half of the key that those we let in show */
+    struct weir_door *door;    /* rank 0's, if the run has a rendezvous */
     remote *peer;
     struct pollfd *poll;
-    struct parcel *spare; /* zmq.c's: for the next messages */
+    struct parcel *spare; /* zmq_in.c's: for the next messages */
     double looked;        /* when every socket was last looked at */
-    int warned;
+    double timeout;
+    int warned, refused; /* warnings given: of foreign messages, of those not let in */
+    uint64_t run; /* drawn by rank 0; 0: a run of one machine, whose directory is its name */
     char dir[128];
     bool bound; /* our file is still there */
 } sockets;
 
-/* The name by which a ROUTER knows a rank's DEALER. */
-enum { WEIR_ZMQ_NAME = 5 };
-void weir_zmq_name(int rank, unsigned char name[WEIR_ZMQ_NAME]);
+/* The name by which a ROUTER knows a rank's DEALER: 'R', the rank, the run. */
+enum { WEIR_ZMQ_NAME = 13 };
+void weir_zmq_name(const sockets *, int rank, unsigned char name[WEIR_ZMQ_NAME]);
 
-/* As in weir_world. */
+/* ---- zmq_link.c: as in weir_world ---- */
 weir_err weir_zmq_open(weir_net *, const weir_place *);
 void weir_zmq_met(weir_net *);
 void weir_zmq_cut(weir_net *, int peer);
 void weir_zmq_close(weir_net *, bool in_order);
+/* Shared among the files: a socket with our options; its descriptor; ZeroMQ's sentence for what has just gone wrong; a monitor of it. */
+weir_err weir_zmq_socket(sockets *, int type, void **out);
+int weir_zmq_fd(void *socket);
+weir_err weir_zmq_fail(const char *doing, const char *what);
+weir_err weir_zmq_option(void *socket, int option, const void *value, size_t size);
+weir_err weir_zmq_monitor(sockets *, void *socket, const char *name, int events, void **out);
+weir_err weir_zmq_version(void *socket, const char *at); /* of the internet protocol, by the address */
+/* The next event of a monitor and its value; 0: there is none. */
+int weir_zmq_event(void *monitor, uint32_t *value);
+
+/* ---- zmq_in.c ---- */
+void weir_zmq_drop(weir_net *, weir_msg *);
+void weir_zmq_fetch(weir_net *, weir_op *, weir_msg *);
+bool weir_zmq_take(weir_net *, void *socket, int from); /* one message of the ROUTER (from -1) or a DEALER; false: there is none */
+bool weir_zmq_take_words(weir_net *, int peer);
+void weir_zmq_look(weir_net *, int peer); /* what its monitor says */
 void weir_zmq_free_spare(sockets *);
+const char *weir_zmq_silence(weir_net *, int peer, double seconds);
+
+/* ---- zmq_guard.c ---- */
+weir_err weir_zmq_guard_open(sockets *, const weir_key *);
+void weir_zmq_guard_serve(sockets *); /* answers ZeroMQ's questions about those that knock */
+/* Sockets that listen or connect from now on do so with the key; NULL: without. */
+weir_err weir_zmq_lock(void *socket, const weir_key *, bool listens);
+
+/* ---- zmq_door.c, zmq_join.c ---- */
+enum { WEIR_ZMQ_PROGRAM = 32 };
+void weir_zmq_program(char text[WEIR_ZMQ_PROGRAM]); /* what has to be equal on all ranks */
+/* Rank 0: listens at `at`, waits until all have come, gives them the table and keeps it in `seat`, of which [0] is set. The door stays
+ * until it is shut, so that those who come too late are told. */
+weir_err weir_zmq_door_open(weir_net *, const weir_place *, const weir_key *, const char *at, weir_seat *seat);
+void weir_zmq_door_look(weir_net *);
+void weir_zmq_door_shut(sockets *);
+/* The others: go to `at`, say who they are (seat[rank] is set), wait for the table. */
+weir_err weir_zmq_join(weir_net *, const weir_place *, const weir_key *, const char *at, weir_seat *seat);
 #endif

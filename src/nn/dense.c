@@ -169,19 +169,27 @@ static weir_err bind_data(const weir_bind *b, const weir_dense_desc *s, const we
  * relu would let through on one worker what it stops on another. */
 enum { FEW_ROWS = 16 };
 
-/* In exact mode that is so for any number of rows, and of threads: each has a piece of the rows. */
-static weir_err cut_rows(const weir_bind *b, const weir_dense_desc *s, weir_dense_desc *piece, int64_t *pieces)
+/* In exact mode that is so for any number of rows, and of threads: each has a piece of the rows, or some. */
+static weir_err cut_exact(const weir_bind *b, weir_dense_desc *piece, int64_t *pieces)
 {
-    int threads = b->exact ? weir_share_alone() : 1;
+    int64_t rows = piece->rows;
+    int threads = weir_share_alone();
     weir_err err;
 
-    *piece = *s;
-    *pieces = threads < s->rows ? threads : s->rows;
-    piece->rows = (s->rows + *pieces - 1) / *pieces;
-    err = s->steady ? weir_dnn_steady(b->dnn, piece, &piece->rows) : WEIR_OK;
-    if (b->exact)
-        weir_share_threads(threads);
+    piece->rows = (rows + threads - 1) / threads;
+    err = weir_dnn_block(b->dnn, piece, &piece->rows);
+    *pieces = (rows + piece->rows - 1) / piece->rows;
+    weir_share_threads(threads);
     return err;
+}
+
+static weir_err cut_rows(const weir_bind *b, const weir_dense_desc *s, weir_dense_desc *piece, int64_t *pieces)
+{
+    *piece = *s;
+    *pieces = 1;
+    if (b->exact)
+        return cut_exact(b, piece, pieces);
+    return s->steady ? weir_dnn_steady(b->dnn, s, &piece->rows) : WEIR_OK;
 }
 
 static weir_err bind_dense(void *self, const weir_bind *b)

@@ -126,6 +126,9 @@ weir_err weir_dnn_dense(weir_dnn *, weir_do, const weir_dense_desc *, const weir
 /* How many rows a steady op must be given, `rows` or a few more: the library's kernels for few rows, and for what is left over at
  * the end, add up in other orders. With several threads and without AVX-512, a dense layer of few outputs is not steady. */
 weir_err weir_dnn_steady(weir_dnn *, const weir_dense_desc *, int64_t *rows);
+/* How many rows at a time a steady op for one thread may be given such that a row's place among them, too, is not seen in its bits:
+ * `rows`, or the one number of rows that is always to be taken. */
+weir_err weir_dnn_block(weir_dnn *, const weir_dense_desc *, int64_t *rows);
 /* The gradient of w alone, DST = SRC' WEIGHTS, of y's gradient (SRC) and x (WEIGHTS): faster where rows are many. All plain, but
  * their layouts have other names: take the op's. */
 weir_err weir_dnn_outer(weir_dnn *, const weir_dense_desc *, weir_op **);

@@ -78,22 +78,39 @@ static bool find_product(weir_dnn *d, bool by_data, const weir_dense_desc *s, we
     return false;
 }
 
-weir_err weir_dnn_steady(weir_dnn *d, const weir_dense_desc *s, int64_t *rows)
+static weir_err has_product(weir_dnn *d, const weir_dense_desc *s, bool *found)
 {
-    enum { TILE = 6, FULL = 4 }; /* what is left over of a tile of rows adds up as full ones do from here on */
     weir_parts p = {0};
     weir_dense_desc steady = *s;
-    int64_t rest = s->rows % TILE;
     dnnl_status_t status = dense_parts(s, false, &p);
-    bool found;
 
     steady.steady = true;
-    found = !status && find_product(d, false, &steady, &p);
-    *rows = found || !rest || rest >= FULL ? s->rows : s->rows + FULL - rest;
-    if (found)
+    *found = !status && find_product(d, false, &steady, &p);
+    if (*found)
         dnnl_primitive_desc_destroy(p.pd);
     weir_parts_drop(&p);
     return status ? weir_dnn_fail("dense", status) : WEIR_OK;
+}
+
+weir_err weir_dnn_steady(weir_dnn *d, const weir_dense_desc *s, int64_t *rows)
+{
+    enum { TILE = 6, FULL = 4 }; /* what is left over of a tile of rows adds up as full ones do from here on */
+    int64_t rest = s->rows % TILE;
+    bool found;
+
+    WEIR_TRY(has_product(d, s, &found));
+    *rows = found || !rest || rest >= FULL ? s->rows : s->rows + FULL - rest;
+    return WEIR_OK;
+}
+
+weir_err weir_dnn_block(weir_dnn *d, const weir_dense_desc *s, int64_t *rows)
+{
+    enum { BLOCK = 24 }; /* whole tiles of any kernel there is */
+    bool found;
+
+    WEIR_TRY(has_product(d, s, &found));
+    *rows = found ? s->rows : BLOCK;
+    return WEIR_OK;
 }
 
 weir_err weir_dnn_dense(weir_dnn *d, weir_do which, const weir_dense_desc *s, const weir_op *forward, weir_op **op)

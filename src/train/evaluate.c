@@ -18,7 +18,10 @@ weir_err weir_trainer_sum(weir_trainer *t, double *x, int n)
 {
     sums s = {t, x, (size_t)n, &weir_sum_f64};
 
-    return weir_comm_call(t->comm, sum_job, &s);
+    WEIR_TRY(weir_comm_call(t->comm, sum_job, &s));
+    for (int i = 0; i < n && t->dry; i++)
+        x[i] *= t->all.size; /* nothing was moved: the others have as much */
+    return WEIR_OK;
 }
 
 typedef struct gathering { weir_trainer *t; uint64_t *all; size_t *off, *len; } gathering;
@@ -66,7 +69,7 @@ weir_err weir_trainer_replicas(weir_trainer *t, int *replicas)
     if (!hash)
         return weir_fail_nomem(0);
     WEIR_TRY(weir_trainer_gather(t, weir_trainer_hash(t), hash));
-    *replicas = distinct(hash, t->all.size);
+    *replicas = t->dry ? 1 : distinct(hash, t->all.size);
     return WEIR_OK;
 }
 

@@ -1,5 +1,4 @@
 /* run.c - the embedding API: settings by name, one call that trains. */
-#include "net/place.h"
 #include "train/run.h"
 #include <stdlib.h>
 
@@ -49,9 +48,7 @@ static weir_err train(weir_run *run, weir_result *result)
 
     WEIR_TRY(weir_settings_resume(&s));
     WEIR_TRY(weir_settings_check(&s));
-    WEIR_TRY(weir_place_find(-1, 0, NULL, &place));
-    place.timeout = s.timeout;
-    place.stall = s.stall;
+    WEIR_TRY(weir_settings_place(&s, &place));
     if (s.workers > 1 && place.size == 1)
         return weir_fail(WEIR_MISFIT, "a run in a process of yours is one rank: start the process %lld times with RANK and WORLD_SIZE set",
                          (long long)s.workers);

@@ -2,6 +2,7 @@
 #include "train/settings.h"
 #include "core/file.h"
 #include "exchange/exchange.h"
+#include "net/place.h"
 #include "optim/rate.h"
 #include <stdlib.h>
 #include <string.h>
@@ -20,10 +21,16 @@ const weir_opt weir_settings_options[] = {
     {"exact", WEIR_OPT_BOOL, AT(exact), "no", "sums are taken in double, sample by sample: any number of workers gives the same numbers; slower"},
     {"workers", WEIR_OPT_INT, AT(workers), "1", "processes on this machine", .min = 1, .max = 1024},
     {"threads", WEIR_OPT_INT, AT(threads), "0", "compute threads of each worker (0: cores / workers)", .min = 0, .max = 4096},
+    {"rank", WEIR_OPT_INT, AT(rank), NULL, "this process is that rank of a run over several machines, started by hand", .min = 0, .max = 1 << 20},
+    {"size", WEIR_OPT_INT, AT(size), NULL, "ranks of that run", .min = 1, .max = 1 << 20},
+    {"rendezvous", WEIR_OPT_TEXT, AT(rendezvous), NULL, "HOST:PORT where they meet: rank 0 listens there"},
+    {"key", WEIR_OPT_TEXT, AT(key), NULL, "file with the cluster's key (see weir help keygen; also WEIR_KEY)"},
+    {"insecure", WEIR_OPT_BOOL, AT(insecure), "no", "listen beyond this machine without a key"},
     {"exchange", WEIR_OPT_TEXT, AT(exchange), "allreduce", "how workers come to agree"},
     {"codec", WEIR_OPT_TEXT, AT(codec), "none", "how gradients are written on the wire"},
     {"coll", WEIR_OPT_TEXT, AT(coll), "auto", "the collective"},
     {"net", WEIR_OPT_TEXT, AT(net), "auto", "the world the workers live in"},
+    {"profile", WEIR_OPT_TEXT, AT(profile), NULL, "FILE of what a step costs: written by a real bench train, spent by a simulated run"},
     {"seed", WEIR_OPT_INT, AT(seed), "1", "everything random derives from it", .min = 0, .max = 9e18},
     {"out", WEIR_OPT_TEXT, AT(out), NULL, "run directory: log, config, checkpoints (without it nothing is kept)"},
     {"log", WEIR_OPT_TEXT, AT(log), NULL, "where the log goes (OUT/log.jsonl)"},
@@ -40,7 +47,7 @@ const weir_opt weir_settings_options[] = {
 #undef AT
 
 /* where things go is said anew for each start: these are never written to a run's config, nor taken from one */
-static const char *const not_kept[] = {"out", "log", "resume", "quiet", NULL};
+static const char *const not_kept[] = {"out", "log", "resume", "quiet", "rank", "size", "rendezvous", "key", "insecure", "profile", NULL};
 
 static bool listed(const char *const *list, const char *key)
 {
@@ -211,4 +218,20 @@ weir_err weir_settings_check(const weir_settings *s)
     err = check_specs(s, arena);
     weir_arena_free(arena);
     return err;
+}
+
+weir_err weir_settings_place(const weir_settings *s, weir_place *out)
+{
+    int rank = weir_settings_given(s, "rank") ? (int)s->rank : -1;
+    weir_place p;
+
+    WEIR_TRY(weir_place_find(rank, (int)s->size, s->rendezvous, &p));
+    p.timeout = s->timeout;
+    p.stall = s->stall;
+    p.insecure = s->insecure;
+    p.key = s->key ? s->key : getenv("WEIR_KEY");
+    if (p.insecure && p.key)
+        return weir_fail(WEIR_USAGE, "--insecure, and a key in %s by %s: which of the two?", p.key, s->key ? "--key" : "WEIR_KEY");
+    *out = p;
+    return WEIR_OK;
 }

@@ -2,14 +2,17 @@
 #ifndef WEIR_TRAIN_SETTINGS_H
 #define WEIR_TRAIN_SETTINGS_H
 #include "core/plug.h"
+#include "net/net.h"
 
 typedef struct weir_settings {
     const char *model, *data, *optim, *lr, *exchange, *codec, *coll, *net;
     int64_t epochs, steps, batch, accumulate, workers, threads, seed, keep, check_every;
     double clip, timeout, stall;
-    const char *out, *log, *resume;
+    const char *out, *log, *resume, *profile;
     const char *save_every, *eval_every;
-    bool quiet, exact;
+    const char *rendezvous, *key;
+    int64_t rank, size; /* as given: see weir_settings_given */
+    bool quiet, exact, insecure;
     weir_arena *arena;   /* of the texts above */
     uint64_t given;      /* bit i: option i of the table was set by the user */
 } weir_settings;
@@ -29,4 +32,6 @@ char *weir_settings_text(const weir_settings *);
 bool weir_settings_given(const weir_settings *, const char *key);
 /* What must hold before anything is opened: how long, batch >= 1 ... */
 weir_err weir_settings_check(const weir_settings *);
+/* Which rank this process is, by its options or a launcher's variables, and how it meets the others. Lives as long as the settings. */
+weir_err weir_settings_place(const weir_settings *, weir_place *);
 #endif

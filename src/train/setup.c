@@ -47,11 +47,59 @@ static weir_err name_streams(weir_trainer *t)
     return weir_model_streams(t->model, first, count, (uint64_t)t->data.facts.streams[WEIR_TRAIN]);
 }
 
+/* Ranks that share this one's cores. */
+static long ranks_here(const weir_net *net)
+{
+    long count = 0;
+
+    for (int r = 0; r < weir_net_size(net); r++)
+        count += weir_net_machine(net, r) == weir_net_machine(net, weir_net_rank(net));
+    return count;
+}
+
+/* On the comm task: where the collective sums it best. */
+static weir_err place_grad(void *trainer)
+{
+    weir_trainer *t = trainer;
+    void *grad;
+
+    WEIR_TRY(weir_coll_memory(&t->coll, &t->all, (t->params + WEIR_NOTES) * sizeof(float), t->arena, &grad));
+    t->grad = grad;
+    return WEIR_OK;
+}
+
+static weir_err place_exact(void *trainer)
+{
+    weir_trainer *t = trainer;
+    void *exact;
+
+    WEIR_TRY(weir_coll_memory(&t->coll, &t->all, (t->params + WEIR_NOTES) * sizeof(double), t->arena, &exact));
+    t->exact = exact;
+    return WEIR_OK;
+}
+
 static weir_err open_exact(weir_trainer *t)
 {
-    if (!(t->exact = WEIR_NEW(t->arena, double, t->params + WEIR_NOTES)))
-        return weir_fail_nomem(t->params * sizeof(double));
+    WEIR_TRY(weir_comm_call(t->comm, place_exact, t));
     return weir_model_exact(t->model, t->exact, t->all.size == 1);
+}
+
+static void count_stages(weir_trainer *t)
+{
+    int tensors;
+    const weir_tensor *tensor = weir_model_tensors(t->model, &tensors);
+
+    for (int i = 0; i < tensors; i++)
+        t->stages = tensor[i].ready >= t->stages ? tensor[i].ready + 1 : t->stages;
+}
+
+/* A real world takes it down from nothing, a simulated one has it from a file. */
+static weir_err open_profile(weir_trainer *t)
+{
+    if (!t->set->profile)
+        return WEIR_OK;
+    return weir_net_simulated(t->net) ? weir_profile_load(t->set->profile, t->stages, t->arena, &t->profile)
+                                      : weir_profile_new(t->stages, t->arena, &t->profile);
 }
 
 static weir_err open_model(weir_trainer *t)
@@ -64,16 +112,19 @@ static weir_err open_model(weir_trainer *t)
     t->eval_batch = room > EVAL_BATCH || (t->per_sample > 1 && room) ? room : EVAL_BATCH;
     t->threads = (int)t->set->threads;
     if (!t->threads) {
-        long cores = sysconf(_SC_NPROCESSORS_ONLN);
-        t->threads = cores / t->place->local_size > 1 ? (int)(cores / t->place->local_size) : 1;
+        long share = sysconf(_SC_NPROCESSORS_ONLN) / ranks_here(t->net);
+        t->threads = share > 1 ? (int)share : 1;
     }
     weir_model_threads(t->threads);
     WEIR_TRY(weir_model_open(t->set->model, &in, t->eval_batch, t->arena, &t->model));
     t->params = weir_model_params(t->model);
+    count_stages(t);
+    if (t->dry)
+        return WEIR_OK;
     t->param = WEIR_NEW(t->arena, float, t->params);
-    t->grad = WEIR_NEW(t->arena, float, t->params + WEIR_NOTES);
-    if (!t->param || !t->grad)
-        return weir_fail_nomem(2 * t->params * sizeof(float));
+    if (!t->param)
+        return weir_fail_nomem(t->params * sizeof(float));
+    WEIR_TRY(weir_comm_call(t->comm, place_grad, t));
     weir_model_attach(t->model, t->param, t->grad);
     if (t->set->exact)
         WEIR_TRY(open_exact(t));
@@ -118,7 +169,7 @@ static weir_err open_exchange(weir_trainer *t)
                          s->optim, why);
     bool whole = ((const weir_codec *)codec)->whole || ((const weir_optim *)optim)->whole;
     WEIR_TRY(weir_buckets_cut(tensor, tensors, BUCKET_BYTES, whole, t->param, t->grad, t->arena, &bucket, &t->lanes));
-    WEIR_TRY(weir_lanes_make(bucket, t->lanes, s->codec, s->optim, t->arena, &t->lane));
+    WEIR_TRY(weir_lanes_make(bucket, t->lanes, s->codec, t->dry ? "sgd" : s->optim, t->arena, &t->lane)); /* dry: one without a memory */
     t->lane[t->lanes - 1].notes = WEIR_NOTES;
     for (int i = 0; i < t->lanes; i++) {
         t->lane[i].owner = t;
@@ -154,12 +205,14 @@ weir_err weir_trainer_open(weir_trainer *t)
     weir_net_phase(t->net, WEIR_PHASE_LOAD, 0);
     if (!(t->arena = weir_arena_new()))
         return weir_fail_nomem(0);
+    t->dry = weir_net_dry(t->net);
     WEIR_TRY(weir_group_all(t->net, t->arena, &t->all));
     WEIR_TRY(open_data(t));
-    if (t->all.size > 1)
+    if (t->all.size > 1 && !weir_net_simulated(t->net))
         WEIR_TRY(weir_comm_call(t->comm, agree_job, t));
     WEIR_TRY(weir_coll_open(t->set->coll, &t->all, t->arena, &t->coll));
     WEIR_TRY(open_model(t));
+    WEIR_TRY(open_profile(t));
     WEIR_TRY(open_replica(t));
     return open_exchange(t);
 }
@@ -181,6 +234,8 @@ static weir_err prepare(weir_trainer *t)
 
 weir_err weir_trainer_begin(weir_trainer *t)
 {
+    if (t->dry)
+        return WEIR_OK;
     WEIR_TRY(prepare(t));
     weir_model_refresh(t->model);
     return weir_loader_open(t->rt, &t->data, &t->plan, t->step, LOADER_AHEAD, &t->loader);
@@ -195,7 +250,7 @@ void weir_trainer_close(weir_trainer *t)
     weir_arena_free(t->arena);
 }
 
-uint64_t weir_trainer_hash(const weir_trainer *t) { return weir_hash(t->param, t->params * sizeof(float), 0); }
+uint64_t weir_trainer_hash(const weir_trainer *t) { return weir_hash(t->param, t->dry ? 0 : t->params * sizeof(float), 0); }
 
 weir_err weir_trainer_layers(void *trainer, weir_io *io) { return weir_model_state(((weir_trainer *)trainer)->model, io); }
 

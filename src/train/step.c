@@ -39,6 +39,24 @@ static int stop_signal(const float *note)
     return note[WEIR_NOTE_TERM] > 0 ? SIGTERM : note[WEIR_NOTE_INT] > 0 ? SIGINT : note[WEIR_NOTE_HUP] > 0 ? SIGHUP : 0;
 }
 
+/* In a real world the clock runs. */
+static void begin_piece(weir_trainer *t)
+{
+    if (t->profile)
+        t->profile->mark = weir_now(t->rt);
+}
+
+/* A piece of the step's computing is over: a real world notes how long it took, a simulated one lets that time pass. */
+static void account(weir_trainer *t, int piece)
+{
+    if (!t->profile)
+        return;
+    if (weir_net_simulated(t->net))
+        weir_net_spend(t->net, weir_net_cost(t->net, weir_profile_cost(t->profile, piece)));
+    else
+        weir_profile_mark(t->profile, piece, weir_now(t->rt));
+}
+
 /* ---- on the comm task ---- */
 
 static void count_bytes(weir_trainer *t, weir_net_count before)
@@ -67,10 +85,13 @@ static weir_err exchange_finish(void *trainer)
     weir_trainer *t = trainer;
     weir_net_count before = weir_net_counted(t->net);
 
-    if (!isfinite(notes(t)[WEIR_NOTE_LOSS]))
+    if (!t->dry && !isfinite(notes(t)[WEIR_NOTE_LOSS]))
         return weir_fail(WEIR_NAN, "step %llu: the loss is not a number", (unsigned long long)t->step + 1);
     weir_net_phase(t->net, WEIR_PHASE_UPDATE, t->step + 1);
+    begin_piece(t);
     WEIR_TRY(t->exchange->finish(t->exchanger, &t->commit));
+    if (weir_net_simulated(t->net))
+        account(t, t->stages + WEIR_COST_BACK + 1);
     count_bytes(t, before);
     return WEIR_OK;
 }
@@ -82,6 +103,8 @@ static void ready(void *trainer, int k)
 {
     weir_trainer *t = trainer;
 
+    if (k < t->stages)
+        account(t, WEIR_COST_BACK + k);
     while (!t->posting && t->next_lane < t->lanes && t->lane[t->next_lane].bucket->ready <= k)
         t->posting = weir_comm_post(t->comm, exchange_bucket, &t->lane[t->next_lane++]);
 }
@@ -102,10 +125,25 @@ static weir_err compute(weir_trainer *t, weir_score *score, double divisor)
                           .fresh = t->step % t->epoch_steps == 0};
         bool last = m == micro - 1;
         WEIR_TRY(weir_model_forward(t->model, &batch, &pass, score));
-        if (last)
+        if (last) {
             write_notes(t, score, divisor);
+            account(t, WEIR_COST_FORWARD);
+        }
         WEIR_TRY(weir_model_backward(t->model, (float)(1 / divisor), m > 0, last ? ready : NULL, t));
     }
+    account(t, WEIR_COST_BACK + t->stages);
+    ready(t, INT32_MAX);
+    return t->posting;
+}
+
+/* The same without a model: what it costs, and when its buckets leave. */
+static weir_err rehearse(weir_trainer *t)
+{
+    t->next_lane = 0;
+    account(t, WEIR_COST_FORWARD);
+    for (int k = 0; k < t->stages; k++)
+        ready(t, k);
+    account(t, WEIR_COST_BACK + t->stages);
     ready(t, INT32_MAX);
     return t->posting;
 }
@@ -127,6 +165,10 @@ static void settle_accounts(weir_trainer *t, uint64_t samples)
     t->samples += samples;
     t->sent += t->step_sent;
     t->received += t->step_received;
+    if (t->profile)
+        t->profile->steps += !weir_net_simulated(t->net);
+    if (t->dry)
+        return;
     t->stopped = stop_signal(notes(t));
     t->last.sent = noted_bytes(&notes(t)[WEIR_NOTE_SENT]);
     t->last.received = noted_bytes(&notes(t)[WEIR_NOTE_RECEIVED]);
@@ -142,16 +184,21 @@ weir_err weir_trainer_step(weir_trainer *t, weir_step_report *report)
 
     weir_net_phase(t->net, WEIR_PHASE_COMPUTE, t->step + 1);
     t->commit = (weir_commit){.turn = {.step = t->step}, .rate = weir_rate_at(&t->rate, t->step), .clip = t->set->clip, .keep = true};
-    WEIR_TRY(compute(t, &score, (double)samples * t->per_sample));
+    begin_piece(t);
+    WEIR_TRY(t->dry ? rehearse(t) : compute(t, &score, (double)samples * t->per_sample));
     computed = weir_now(t->rt);
     weir_net_phase(t->net, WEIR_PHASE_EXCHANGE, t->step + 1);
     if ((err = weir_comm_call(t->comm, exchange_finish, t)))
         return blame(t, err);
-    weir_model_commit(t->model);
-    weir_model_refresh(t->model);
+    if (!t->dry) {
+        weir_model_commit(t->model);
+        weir_model_refresh(t->model);
+    }
+    if (!weir_net_simulated(t->net))
+        account(t, WEIR_COST_BACK + t->stages + 1);
     settle_accounts(t, samples);
     *report = (weir_step_report){
-        .step = t->step, .samples = samples, .epoch = (double)t->step / (double)t->epoch_steps, .loss = notes(t)[WEIR_NOTE_LOSS],
+        .step = t->step, .samples = samples, .epoch = (double)t->step / (double)t->epoch_steps, .loss = t->dry ? NAN : notes(t)[WEIR_NOTE_LOSS],
         .rate = t->commit.rate, .norm = t->commit.norm, .seconds = weir_now(t->rt) - begun, .compute_s = computed - begun,
         .wait_s = weir_now(t->rt) - computed};
     for (int i = 0; i < t->lanes; i++)

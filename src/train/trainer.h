@@ -8,6 +8,7 @@
 #include "train/agree.h"
 #include "train/comm.h"
 #include "train/journal.h"
+#include "train/profile.h"
 #include "train/settings.h"
 #include <stdatomic.h>
 
@@ -43,6 +44,8 @@ typedef struct weir_trainer {
     weir_model *model;
     double per_sample; /* what a loss is a mean of: tokens a sample, or 1 */
     int threads, eval_batch;
+    int stages; /* of backward: one for each number that its `ready` calls out */
+    bool dry;   /* sizes only: there are no parameters, no gradients and no batches */
     weir_batch eval_room;
     double *still_sum; /* room to average running statistics */
     size_t params;
@@ -60,6 +63,7 @@ typedef struct weir_trainer {
     uint64_t sent, received;     /* bytes of this rank for the exchange of the committed steps */
     uint64_t step_sent, step_received; /* of the last step's; written by the comm task */
     weir_err posting;            /* a bucket could not be handed over */
+    weir_profile *profile;       /* what steps cost: taken down (in a real world) or spent (in a simulated one). NULL: neither */
     weir_replica replica;        /* what is compared every now and then */
     weir_step_report last;       /* the step before, as reported: weir_trainer_step makes it whole */
 } weir_trainer;

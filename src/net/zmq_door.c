@@ -1,0 +1,375 @@
+/* zmq_door.c - the rendezvous at rank 0: who comes is looked at, seated or refused; when all are there they get the table. The door stays
+ * for the whole run, so that those who come too late are told so.
+ *
+ * Whoever is refused is named here in a warning, and told why; the run goes on. It is known by the id that ZeroMQ gave its
+ * connection, so that a rank which died and was started again takes its own place. */
+#include "core/log.h"
+#include "net/zmq_link.h"
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <zmq.h>
+
+enum { ID_MAX = 16, MESSAGE_MAX = 1024, KNOCKS = 16, WARNINGS = 10 };
+
+typedef struct knock {
+    int fd;
+    char host[INET6_ADDRSTRLEN]; /* "": it was gone before we could look */
+} knock;
+
+typedef struct caller {
+    unsigned char id[ID_MAX];
+    size_t len; /* 0: has not come */
+} caller;
+
+typedef struct weir_door {
+    void *socket, *monitor;
+    caller *in; /* by rank */
+    weir_seat *seat;
+    bool begun; /* the table is out */
+    int size, warned;
+    char program[WEIR_ZMQ_PROGRAM], job[64], at[128];
+    knock knock[KNOCKS]; /* the last connections, by their descriptor */
+    int knocks;
+    char told[WARNINGS][INET6_ADDRSTRLEN]; /* who was not let in, and warned of */
+    int tolds;
+    bool bad; /* a handshake has failed: its connection ends next */
+} weir_door;
+
+void weir_zmq_program(char text[WEIR_ZMQ_PROGRAM])
+{
+    snprintf(text, WEIR_ZMQ_PROGRAM, "weir %s, wire %d", weir_version(), WEIR_FRAME_VERSION);
+}
+
+/* ---- who is there ---- */
+
+/* False: whoever had this id is gone. */
+static bool post(const weir_door *d, const caller *c, const void *message, size_t len)
+{
+    if (zmq_send(d->socket, c->id, c->len, ZMQ_SNDMORE | ZMQ_DONTWAIT) < 0)
+        return false;
+    return zmq_send(d->socket, message, len, ZMQ_DONTWAIT) >= 0;
+}
+
+static bool post_seen(const weir_door *d, const caller *c)
+{
+    weir_meet_head seen;
+
+    weir_meet_seal(&seen, WEIR_MEET_SEEN, sizeof seen);
+    return post(d, c, &seen, sizeof seen);
+}
+
+static void refuse(weir_door *d, const caller *c, weir_err code, const char *why)
+{
+    weir_refusal no = {.code = (int32_t)code};
+
+    snprintf(no.why, sizeof no.why, "%s", why);
+    weir_meet_seal(&no, WEIR_MEET_NO, sizeof no);
+    post(d, c, &no, sizeof no);
+    if (d->warned++ < WARNINGS)
+        weir_log(WEIR_LOG_WARN, "net", "%s: refused, the run goes on", why);
+}
+
+/* Why one that comes has no place in this run; "": it has. */
+static void judge(const weir_door *d, const weir_join *j, char *why, size_t room)
+{
+    const weir_seat *s = &j->seat;
+    bool loopback;
+
+    why[0] = 0;
+    if (strcmp(j->program, d->program))
+        snprintf(why, room, "rank %d (host %s, pid %d) runs %s, rank 0 runs %s", j->rank, s->host, s->pid, j->program, d->program);
+    else if (j->size != (uint32_t)d->size)
+        snprintf(why, room, "rank %d (host %s, pid %d) is of another run, of %u ranks: the one at %s has %d", j->rank, s->host, s->pid,
+                 j->size, d->at, d->size);
+    else if (strcmp(j->job, d->job))
+        snprintf(why, room, "rank %d (host %s, pid %d) is of another run, %s: the one at %s is %s", j->rank, s->host, s->pid,
+                 j->job[0] ? j->job : "without a name", d->at, d->job[0] ? d->job : "without a name");
+    else if (weir_address_good(s->at, &loopback) && loopback && s->machine != d->seat[0].machine && strncmp(d->seat[0].at, "tcp://127.", 10))
+        snprintf(why, room, "rank %d (host %s, pid %d) listens at its loopback address %s, which no other machine reaches", j->rank, s->host,
+                 s->pid, s->at);
+}
+
+static bool same(const caller *a, const caller *b) { return a->len == b->len && !memcmp(a->id, b->id, a->len); }
+
+static void on_join(weir_door *d, const caller *c, const weir_join *j)
+{
+    const weir_seat *old = &d->seat[(uint32_t)j->rank < (uint32_t)d->size ? j->rank : 0];
+    char why[400];
+
+    judge(d, j, why, sizeof why);
+    if (!why[0] && d->begun && !(j->rank && same(c, &d->in[j->rank])))
+        snprintf(why, sizeof why, "rank %d (host %s, pid %d) comes too late: the run at %s has begun, with host %s, pid %d as rank %d",
+                 j->rank, j->seat.host, j->seat.pid, d->at, old->host, old->pid, j->rank);
+    else if (!why[0] && (j->rank == 0 || (d->in[j->rank].len && !same(c, &d->in[j->rank]) && post_seen(d, &d->in[j->rank]))))
+        snprintf(why, sizeof why, "two processes say they are rank %d: host %s, pid %d and host %s, pid %d", j->rank, old->host, old->pid,
+                 j->seat.host, j->seat.pid);
+    if (why[0]) {
+        refuse(d, c, WEIR_MISFIT, why);
+    } else if (!d->begun && post_seen(d, c)) {
+        d->in[j->rank] = *c;
+        d->seat[j->rank] = j->seat;
+    }
+}
+
+/* ---- what comes ---- */
+
+/* Takes one message; false if there is none. Only a whole and correct one is looked at. */
+static bool take(weir_door *d)
+{
+    caller c = {0};
+    weir_join j;
+    char text[MESSAGE_MAX];
+    int id, n, more;
+    size_t size = sizeof more;
+    unsigned char name[256];
+
+    if ((id = zmq_recv(d->socket, name, sizeof name, ZMQ_DONTWAIT)) < 0)
+        return false;
+    n = zmq_recv(d->socket, text, sizeof text, ZMQ_DONTWAIT);
+    while (!zmq_getsockopt(d->socket, ZMQ_RCVMORE, &more, &size) && more) {
+        n = -1;
+        if (zmq_recv(d->socket, name, 0, ZMQ_DONTWAIT) < 0)
+            break;
+    }
+    if (n >= 0 && n <= MESSAGE_MAX && id > 0 && id <= ID_MAX && weir_join_read(text, (size_t)n, &j)) {
+        memcpy(c.id, name, (size_t)id);
+        c.len = (size_t)id;
+        on_join(d, &c, &j);
+    } else if (d->warned++ < WARNINGS) {
+        weir_log(WEIR_LOG_WARN, "net", "a message at the rendezvous %s that is none of ours was dropped", d->at);
+    }
+    return true;
+}
+
+static knock *whose(weir_door *d, int fd)
+{
+    for (int k = 0; k < KNOCKS; k++)
+        if (d->knock[k].fd == fd)
+            return &d->knock[k];
+    return NULL;
+}
+
+static void remember(weir_door *d, int fd)
+{
+    struct sockaddr_storage from;
+    socklen_t len = sizeof from;
+    knock *k = whose(d, fd);
+
+    if (!k)
+        k = &d->knock[d->knocks++ % KNOCKS];
+    *k = (knock){.fd = fd};
+    if (getpeername(fd, (struct sockaddr *)&from, &len))
+        return;
+    if (from.ss_family == AF_INET)
+        inet_ntop(AF_INET, &((struct sockaddr_in *)&from)->sin_addr, k->host, sizeof k->host);
+    else if (from.ss_family == AF_INET6)
+        inet_ntop(AF_INET6, &((struct sockaddr_in6 *)&from)->sin6_addr, k->host, sizeof k->host);
+}
+
+/* One that does not get as far as a message: without the key, with a wrong one, or no program of ours. Each is warned of once, by its
+ * address; a rank of ours that is refused stays long enough for that. */
+static void shut_out(weir_door *d, const knock *k)
+{
+    if (!k || !k->host[0] || d->tolds == WARNINGS) {
+        weir_log(WEIR_LOG_INFO, "net", "a process was not let in at %s", d->at);
+        return;
+    }
+    for (int i = 0; i < d->tolds; i++)
+        if (!strcmp(d->told[i], k->host))
+            return;
+    memcpy(d->told[d->tolds++], k->host, sizeof k->host);
+    weir_log(WEIR_LOG_WARN, "net", "a process at %s was not let in at %s: it has no key, or not this run's; the run goes on", k->host, d->at);
+}
+
+static void watch(weir_door *d)
+{
+    uint32_t value = 0;
+
+    for (int event; (event = weir_zmq_event(d->monitor, &value));) {
+        if (event == ZMQ_EVENT_ACCEPTED)
+            remember(d, (int)value);
+        else if (event == ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL || event == ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL)
+            d->bad = true;
+        else if (event == ZMQ_EVENT_DISCONNECTED && d->bad) {
+            d->bad = false;
+            shut_out(d, whose(d, (int)value));
+        }
+    }
+}
+
+void weir_zmq_door_look(weir_net *n)
+{
+    weir_door *d = ((sockets *)n->link)->door;
+
+    if (!d)
+        return;
+    watch(d);
+    while (take(d))
+        ;
+}
+
+/* ---- until all are there ---- */
+
+/* Everybody has come and is still there. */
+static bool complete(weir_door *d)
+{
+    bool all = true;
+
+    for (int r = 1; r < d->size && all; r++)
+        all = d->in[r].len;
+    for (int r = 1; r < d->size && all; r++)
+        if (!post_seen(d, &d->in[r])) {
+            d->in[r].len = 0;
+            all = false;
+        }
+    return all;
+}
+
+/* Tells those who came who did not, and gives the same sentence. */
+static weir_err missing(weir_door *d, double waited)
+{
+    char who[200] = "", why[400];
+    int count = 0, n = 0;
+
+    for (int r = 1; r < d->size; r++)
+        if (!d->in[r].len || !post_seen(d, &d->in[r])) {
+            d->in[r].len = 0;
+            if (n < 160)
+                n += snprintf(who + n, sizeof who - (size_t)n, "%s%d", count ? ", " : "", r);
+            else if (n < 180)
+                n += snprintf(who + n, sizeof who - (size_t)n, " and more%20s", "");
+            count++;
+        }
+    snprintf(why, sizeof why, "rank%s %.180s of %d %s not come (waited %.0f s at %s)", count > 1 ? "s" : "", who, d->size,
+             count > 1 ? "have" : "has", waited, d->at);
+    for (int r = 1; r < d->size; r++)
+        if (d->in[r].len) {
+            weir_refusal no = {.code = WEIR_SILENT};
+            snprintf(no.why, sizeof no.why, "%s", why);
+            weir_meet_seal(&no, WEIR_MEET_NO, sizeof no);
+            post(d, &d->in[r], &no, sizeof no);
+        }
+    return weir_fail(WEIR_SILENT, "%s", why);
+}
+
+static weir_err gather(weir_net *n)
+{
+    sockets *z = n->link;
+    weir_door *d = z->door;
+    double begun = n->world->now(n->sched), until = begun + z->timeout, now;
+    zmq_pollitem_t set[] = {{.socket = d->socket, .events = ZMQ_POLLIN},
+                            {.socket = d->monitor, .events = ZMQ_POLLIN},
+                            {.socket = z->guard, .events = ZMQ_POLLIN}};
+
+    for (;;) {
+        weir_zmq_guard_serve(z);
+        weir_zmq_door_look(n);
+        if (complete(d))
+            return WEIR_OK;
+        now = n->world->now(n->sched);
+        if (now >= until)
+            return missing(d, now - begun);
+        zmq_poll(set, z->guard ? 3 : 2, (long)((until - now) * 1e3) + 1);
+    }
+}
+
+static weir_err send_table(weir_net *n)
+{
+    sockets *z = n->link;
+    weir_door *d = z->door;
+    size_t len = sizeof(weir_table) + (size_t)n->size * sizeof(weir_seat);
+    weir_table *t = calloc(1, len);
+
+    if (!t)
+        return weir_fail_nomem(len);
+    *t = (weir_table){.run = z->run, .size = (uint32_t)n->size};
+    memcpy(t->seat, d->seat, (size_t)n->size * sizeof *t->seat);
+    weir_meet_seal(t, WEIR_MEET_TABLE, len);
+    for (int r = 1; r < n->size; r++)
+        post(d, &d->in[r], t, len); /* one that has died since is missed by all in a moment */
+    free(t);
+    d->begun = true;
+    return WEIR_OK;
+}
+
+/* ---- from beginning to end ---- */
+
+/* Somebody listens there already: if it is a rank 0, it says who it is. */
+static weir_err taken(weir_net *n, const weir_place *place, const weir_key *key, const char *at, weir_seat *seat)
+{
+    weir_place brief = *place;
+
+    brief.timeout = 2;
+    if (weir_zmq_join(n, &brief, key, at, seat) == WEIR_MISFIT)
+        return weir_fail_in(WEIR_MISFIT, "the rendezvous %s is taken", place->rendezvous);
+    return weir_fail(WEIR_FAILED, "the rendezvous %s is taken, by another program or another run", place->rendezvous);
+}
+
+static weir_err listen_at(weir_net *n, const weir_place *place, const weir_key *key, const char *at, weir_seat *seat)
+{
+    sockets *z = n->link;
+    weir_door *d = z->door;
+    int yes = 1, events = ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL |
+                          ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL;
+    int64_t most = MESSAGE_MAX;
+
+    WEIR_TRY(weir_zmq_socket(z, ZMQ_ROUTER, &d->socket));
+    WEIR_TRY(weir_zmq_option(d->socket, ZMQ_ROUTER_MANDATORY, &yes, sizeof yes));
+    WEIR_TRY(weir_zmq_option(d->socket, ZMQ_MAXMSGSIZE, &most, sizeof most));
+    WEIR_TRY(weir_zmq_lock(d->socket, key, true));
+    WEIR_TRY(weir_zmq_version(d->socket, at));
+    WEIR_TRY(weir_zmq_monitor(z, d->socket, "inproc://door", events, &d->monitor));
+    if (!zmq_bind(d->socket, at))
+        return WEIR_OK;
+    return zmq_errno() == EADDRINUSE ? taken(n, place, key, at, seat) : weir_zmq_fail("listening at", at);
+}
+
+weir_err weir_zmq_door_open(weir_net *n, const weir_place *place, const weir_key *key, const char *at, weir_seat *seat)
+{
+    sockets *z = n->link;
+    weir_door *d = z->door = calloc(1, sizeof *d);
+
+    if (!d || !(d->in = calloc((size_t)n->size, sizeof *d->in)) || !(d->seat = calloc((size_t)n->size, sizeof *d->seat)))
+        return weir_fail_nomem((size_t)n->size * sizeof *d->seat);
+    if (getrandom(&z->run, sizeof z->run, 0) != sizeof z->run)
+        return weir_fail(WEIR_FAILED, "no random numbers: %s", strerror(errno));
+    z->run |= 1; /* never 0 */
+    d->size = n->size;
+    d->seat[0] = seat[0];
+    weir_zmq_program(d->program);
+    memcpy(d->job, place->job, sizeof d->job);
+    memcpy(d->at, place->rendezvous, sizeof d->at);
+    WEIR_TRY(listen_at(n, place, key, at, seat));
+    WEIR_TRY(gather(n));
+    WEIR_TRY(send_table(n));
+    memcpy(seat, d->seat, (size_t)n->size * sizeof *seat);
+    z->poll[WEIR_ZMQ_DOOR].fd = weir_zmq_fd(d->socket);
+    z->poll[WEIR_ZMQ_DOOR_EVENTS].fd = weir_zmq_fd(d->monitor);
+    return WEIR_OK;
+}
+
+void weir_zmq_door_shut(sockets *z)
+{
+    weir_door *d = z->door;
+    int words_ms = 300; /* the last refusals */
+
+    if (!d)
+        return;
+    if (d->socket) {
+        zmq_socket_monitor(d->socket, NULL, 0);
+        zmq_setsockopt(d->socket, ZMQ_LINGER, &words_ms, sizeof words_ms);
+        zmq_close(d->socket);
+    }
+    if (d->monitor)
+        zmq_close(d->monitor);
+    free(d->in);
+    free(d->seat);
+    free(d);
+    z->door = NULL;
+}
