@@ -426,6 +426,33 @@ static void values_are_shown_as_written(void **state)
     weir_arena_free(a);
 }
 
+static void times_and_rates_have_units(void **state)
+{
+    struct { double t, r; } x;
+    const weir_opt units[] = {{"t", WEIR_OPT_TIME, 0, "2", "a time", .min = 0, .max = 100},
+                              {"r", WEIR_OPT_RATE, sizeof(double), "1G", "a rate", .min = 1, .max = 1e15},
+                              {0}};
+    static const struct { const char *key, *value; double is; } good[] = {
+        {"t", "30", 30}, {"t", "2.5s", 2.5}, {"t", "50us", 50e-6}, {"t", "80ns", 80e-9}, {"t", "7ms", 7e-3},
+        {"r", "9600", 9600}, {"r", "56k", 56e3}, {"r", "2.5G", 2.5e9}, {"r", "100M", 1e8}, {"r", "1T", 1e12}};
+    static const char *const bad[][2] = {{"t", "5m"}, {"t", "us"}, {"t", "-1s"}, {"t", "101"}, {"t", "nan"}, {"r", "1g"}, {"r", "0.5"}, {"r", "1 G"}, {"r", ""}};
+    weir_arena *a = weir_arena_new();
+    char text[40];
+
+    (void)state;
+    assert_int_equal(weir_opt_defaults(units, "it", a, &x), WEIR_OK);
+    assert_true(x.t == 2 && x.r == 1e9);
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        assert_int_equal(weir_opt_set(units, "it", good[i].key, good[i].value, a, &x), WEIR_OK);
+        assert_true((good[i].key[0] == 't' ? x.t : x.r) == good[i].is);
+        weir_opt_show(&units[good[i].key[0] == 'r'], &x, text, sizeof text);
+        assert_true(strtod(text, NULL) == good[i].is);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_int_equal(weir_opt_set(units, "it", bad[i][0], bad[i][1], a, &x), WEIR_USAGE);
+    weir_arena_free(a);
+}
+
 static void plugs_are_listed(void **state)
 {
     char *text;
@@ -523,7 +550,7 @@ int main(void)
         cmocka_unit_test(specs_fill_options),
         cmocka_unit_test(bad_specs_name_what_is_known),
         cmocka_unit_test(values_are_shown_as_written),
-        cmocka_unit_test(plugs_are_listed),
+        cmocka_unit_test(times_and_rates_have_units), cmocka_unit_test(plugs_are_listed),
         cmocka_unit_test(the_check_finds_bad_tables),
         cmocka_unit_test(state_names_grow_and_shrink),
     };
