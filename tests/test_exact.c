@@ -1,6 +1,6 @@
 /* test_exact.c - exact mode: gradients are as the fast ones are, and no sample's numbers depend on the company it is in. */
-#include "help_nn.h"
 #include "core/vec.h"
+#include "help_nn.h"
 #include "nn/kernels.h"
 #include <math.h>
 #include <setjmp.h>
@@ -17,10 +17,22 @@ typedef struct one_case {
     weir_model_input in;
 } one_case;
 
-#define ROW(n) {.dims = 1, .dim = {n}, .classes = 10}
-#define ROWS(n, w) {.dims = 2, .dim = {n, w}, .classes = 10}
-#define PICTURE(c, h, w) {.dims = 3, .dim = {c, h, w}, .classes = 10}
-#define TOKENS(n, v) {.dims = 1, .dim = {n}, .tokens = true, .kind = WEIR_SCORE_TOKENS, .classes = v}
+#define ROW(n)                               \
+    {                                        \
+        .dims = 1, .dim = {n}, .classes = 10 \
+    }
+#define ROWS(n, w)                              \
+    {                                           \
+        .dims = 2, .dim = {n, w}, .classes = 10 \
+    }
+#define PICTURE(c, h, w)                           \
+    {                                              \
+        .dims = 3, .dim = {c, h, w}, .classes = 10 \
+    }
+#define TOKENS(n, v)                                                                   \
+    {                                                                                  \
+        .dims = 1, .dim = {n}, .tokens = true, .kind = WEIR_SCORE_TOKENS, .classes = v \
+    }
 
 /* Every layer that has exact sums, at sizes of the zoo and at odd ones, and what else stands between such layers. */
 static const one_case cases[] = {
@@ -203,7 +215,8 @@ static void check_wide(const weir_kernels *k, int64_t depth, int64_t rows, int64
             want[r * STEP + i] += sum;
         }
     k->wide(&(weir_wide){depth, rows, cols, a, b, c, STEP});
-    assert_memory_equal(c, want, sizeof c); /* products are exact, so there is one rounding and one order; around it nothing changes */
+    assert_memory_equal(c, want,
+                        sizeof c); /* products are exact, so there is one rounding and one order; around it nothing changes */
 }
 
 static void every_kernel_has_the_same_doubles(void **state)
@@ -241,7 +254,7 @@ static void micro_batches_add_in_double(void **state)
     for (size_t i = 0; i < b.params; i++)
         assert_true(fabs(whole[i] - parts[i]) <= 1e-12 * (fabs(whole[i]) + 1e-3) && (float)whole[i] == (float)parts[i]);
     for (size_t i = 0; i < b.params; i++)
-        assert_true(isnan(b.grad[i])); /* nobody touches the floats */
+        assert_true(isnan(b.grad[i]));                   /* nobody touches the floats */
     assert_int_equal(weir_arena_bytes(b.arena), before); /* and no step allocates */
     bench_close(&b);
 }
@@ -295,9 +308,9 @@ static void layers_without_exact_sums_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(exact_gradients_are_as_fast_ones), cmocka_unit_test(no_sample_sees_the_others),
-        cmocka_unit_test(every_kernel_has_the_same_doubles), cmocka_unit_test(micro_batches_add_in_double), cmocka_unit_test(a_worker_without_samples_adds_nothing),
-        cmocka_unit_test(layers_without_exact_sums_are_refused),
+        cmocka_unit_test(exact_gradients_are_as_fast_ones),      cmocka_unit_test(no_sample_sees_the_others),
+        cmocka_unit_test(every_kernel_has_the_same_doubles),     cmocka_unit_test(micro_batches_add_in_double),
+        cmocka_unit_test(a_worker_without_samples_adds_nothing), cmocka_unit_test(layers_without_exact_sums_are_refused),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

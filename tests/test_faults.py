@@ -57,6 +57,8 @@ def test_stopped_rank_is_named_in_time(tmp_path):
     gone(ranks, 1)
     assert not leftovers(out)
     assert events(out, 'fault')[-1]['rank'] == 2
+    flight = (out / 'flight-0.txt').read_text()      # what it was at, for whoever has to find out
+    assert flight.startswith('rank 0 of 4, step ') and 'peer silent after' in flight.splitlines()[-1]
 
 
 def test_short_stop_is_forgiven(tmp_path):

@@ -380,6 +380,94 @@ static void test_nonsense(void **state)
         leave(&g[i], WEIR_OK, "");
 }
 
+/* ---- every port is locked ---- */
+
+static weir_err a_while(weir_net *n, void *arg)
+{
+    (void)arg;
+    WEIR_TRY(weir_net_spend(n, 2));
+    return greet(n, NULL);
+}
+
+/* Is this socket, by its inode, one of this process's. */
+static bool is_ours(unsigned long inode)
+{
+    char path[64], link[64], want[64];
+
+    snprintf(want, sizeof want, "socket:[%lu]", inode);
+    for (int fd = 3; fd < 1024; fd++) {
+        snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+        ssize_t n = readlink(path, link, sizeof link - 1);
+        if (n > 0 && (link[n] = 0, !strcmp(link, want)))
+            return true;
+    }
+    return false;
+}
+
+/* The ports of loopback that this process listens at. */
+static int our_ports(int *port, int room)
+{
+    FILE *f = fopen("/proc/net/tcp", "r");
+    char line[256];
+    unsigned address, at, state;
+    unsigned long inode;
+    int n = 0;
+
+    assert_non_null(f);
+    while (fgets(line, sizeof line, f) && n < room)
+        if (sscanf(line, " %*d: %x:%x %*x:%*x %x %*x:%*x %*x:%*x %*x %*d %*d %lu", &address, &at, &state, &inode) == 4 && state == 10 &&
+            is_ours(inode))
+            port[n++] = (int)at;
+    fclose(f);
+    return n;
+}
+
+static int first_event(const char *to, int events)
+{
+    void *context = zmq_ctx_new(), *s = zmq_socket(context, ZMQ_DEALER), *m = zmq_socket(context, ZMQ_PAIR);
+    char event[16], address[64];
+    uint16_t what = 0;
+
+    zmq_setsockopt(s, ZMQ_LINGER, &(int){0}, sizeof(int));
+    zmq_setsockopt(m, ZMQ_RCVTIMEO, &(int){10000}, sizeof(int));
+    assert_int_equal(zmq_socket_monitor(s, "inproc://m", events), 0);
+    zmq_connect(m, "inproc://m");
+    zmq_connect(s, to);
+    assert_int_equal(zmq_recv(m, event, sizeof event, 0), 6);
+    zmq_recv(m, address, sizeof address, 0);
+    memcpy(&what, event, sizeof what);
+    zmq_socket_monitor(s, NULL, 0);
+    zmq_close(s);
+    zmq_close(m);
+    zmq_ctx_term(context);
+    return what;
+}
+
+/* The sockets listen at files too, without the key; that must not have opened their ports. */
+static void test_every_port_is_locked(void **state)
+{
+    guest g[3];
+    char at[32], to[64];
+    int port[16];
+
+    (void)state;
+    ranks_port(at);
+    for (int i = 0; i < 3; i++) {
+        invite(&g[i], i, 3, at, key_a, 20);
+        g[i].fn = a_while;
+        come(&g[i]);
+    }
+    usleep(700000); /* all have met */
+    assert_int_equal(our_ports(port, 16), 4); /* the door and one each */
+    for (int i = 0; i < 4; i++) {
+        snprintf(to, sizeof to, "tcp://127.0.0.1:%d", port[i]);
+        int event = first_event(to, ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL);
+        assert_true(event == ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL || event == ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL);
+    }
+    for (int i = 0; i < 3; i++)
+        leave(&g[i], WEIR_OK, "");
+}
+
 /* ---- tcp links that end: ranks as processes ---- */
 
 static weir_err exchange(weir_net *n, void *arg)
@@ -461,6 +549,51 @@ static void test_killed(void **state)
     }
 }
 
+/* One that had come and died before the others did has a second chance. */
+static void test_second_chance(void **state)
+{
+    guest g[3];
+    child c;
+    char at[32];
+
+    (void)state;
+    ranks_port(at);
+    for (int i = 0; i < 3; i++)
+        invite(&g[i], i, 3, at, key_a, 20);
+    come(&g[0]);
+    wait_for_door(at);
+    child_start(&c, (char *[]){"rank", "1", at, key_a, "20", NULL});
+    usleep(500000); /* it has come */
+    kill(c.pid, SIGKILL);
+    child_end(&c, 5);
+    come(&g[1]);
+    come(&g[2]);
+    for (int i = 0; i < 3; i++)
+        leave(&g[i], WEIR_OK, "");
+}
+
+/* All leave at once if rank 0 ends before the last one has come. */
+static void test_rank_0_ends_early(void **state)
+{
+    guest g;
+    child c;
+    char at[32];
+    double t;
+
+    (void)state;
+    ranks_port(at);
+    child_start(&c, (char *[]){"rank", "0", at, "", "20", NULL});
+    invite(&g, 1, 3, at, NULL, 20);
+    come(&g);
+    wait_for_door(at);
+    usleep(500000);
+    kill(c.pid, SIGKILL);
+    t = seconds_now();
+    leave(&g, WEIR_LOST, "ended before all ranks had come");
+    assert_true(seconds_now() - t < 5);
+    child_end(&c, 5);
+}
+
 static void test_stopped(void **state)
 {
     child c[3];
@@ -486,7 +619,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_late),       cmocka_unit_test(test_wrong_keys),
         cmocka_unit_test(test_nonsense),   cmocka_unit_test(test_stranger_that_knows_the_open_half),
         cmocka_unit_test(test_killed),     cmocka_unit_test(test_closed_by_default),
-        cmocka_unit_test(test_stopped),
+        cmocka_unit_test(test_stopped),    cmocka_unit_test(test_every_port_is_locked),
+        cmocka_unit_test(test_second_chance), cmocka_unit_test(test_rank_0_ends_early),
     };
 
     if (argc > 5 && !strcmp(argv[1], "rank"))

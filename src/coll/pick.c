@@ -15,7 +15,7 @@ static const path paths[] = {
 };
 
 static const double ADD_RATE = 6e9;  /* bytes added a second */
-enum { TREE_SEGMENT = 65536, FEW = 4096 /* bytes for which two levels are not worth their steps */ };
+enum { TREE_SEGMENT = 32768, EAGER = 16384, FEW = 4096 /* bytes for which two levels are not worth their steps */ };
 
 static const path *path_of(const weir_group *g, bool apart)
 {
@@ -47,13 +47,16 @@ static double halving(const job *j)
     return 2 * (j->lg + fold) * j->message + 2 * (share + fold) * j->wire + (share + fold) * j->bytes / ADD_RATE;
 }
 
+/* What the smaller blocks send goes while the largest one halves, and takes hardly more time than its messages do; unless it is long,
+ * and has to wait until somebody asks for it. */
 static double blocks(const job *j)
 {
-    double time = 2 * j->lg * j->message + (j->q - 1.0) / j->q * (2 * j->wire + j->bytes / ADD_RATE);
+    double share = j->p > j->q ? 1 : (j->q - 1.0) / j->q;
+    double time = 2 * j->lg * j->message + share * (2 * j->wire + j->bytes / ADD_RATE);
 
     for (int left = j->p - j->q, larger = j->q; left;) {
         int own = weir_floor2(left);
-        time += 2 * (1 + (double)larger / own / 8) * j->message + 2 * j->wire / own;
+        time += 2 * (1 + (double)larger / own / 16) * j->message + (j->bytes / larger >= EAGER ? 1.3 * j->wire / own : 0);
         larger = own;
         left -= own;
     }

@@ -3,18 +3,19 @@
  * Words: in the first tree node 0 stands above the largest power of two below p, and an even node v, whose lowest bit is b, above
  * v - b/2 and the nearest of v + b/2, v + b/4, ... that exists: odd nodes are leaves. The second tree is the first with its nodes
  * renamed so that odd becomes even. One half of the buffer is summed up the first tree and told down it, the other half the second.
- * Segment k goes up in round k and comes down in round k + lag, so that neither way waits for the other.
  *
- * No one waits for ever: of all members the one in the earliest round needs only what others did in that round, below it (or,
- * on the way down, above it), or before. What comes down lands where the same segment's way up may not have been reported done: but
- * it could not come down before that was read. */
+ * Every member counts rounds. Of a tree of height H a node at depth d adds and passes up segment k in round k + H - d, and passes it
+ * down in round k + H + d: what it needs was sent to it one round before, so that hops overlap, and the two ways as well. And no
+ * one waits for ever: who is in the earliest round of all needs nothing that is not under way, and whom it sends to has its receives
+ * posted. What comes down lands where the same segment's way up may not have been reported done: but it could not come down before
+ * that was read. */
 #include "coll/parts.h"
 
 enum { TREE_FLOWS = 12, NONE = -1 };
 
 /* One of the two trees, as this member sees it. */
 typedef struct branch {
-    int parent, child[2], children;
+    int parent, child[2], children, depth;
     weir_flow *up_in[2], *up_out, *down_in, *down_out[2];
     int segments;
 } branch;
@@ -27,12 +28,20 @@ static int node(int tree, int p, int v, int back)
     return p % 2 ? (v + (back ? 1 : p - 1)) % p : p - 1 - v;
 }
 
+static int above(int v, int p)
+{
+    int low = v & -v, up = (v ^ low) | low << 1;
+
+    return up < p ? up : v ^ low;
+}
+
 static void find(branch *b, int tree, const weir_group *g)
 {
-    int p = g->size, v = node(tree, p, g->me, 0), low = v & -v, up = (v ^ low) | low << 1;
-    int step = v ? low / 2 : weir_floor2(p > 2 ? p - 1 : 1);
+    int p = g->size, v = node(tree, p, g->me, 0), step = v ? (v & -v) / 2 : weir_floor2(p > 2 ? p - 1 : 1);
 
-    b->parent = v ? node(tree, p, up < p ? up : v ^ low, 1) : NONE;
+    b->parent = v ? node(tree, p, above(v, p), 1) : NONE;
+    for (int u = v; u; u = above(u, p))
+        b->depth++;
     if (v && step)
         b->child[b->children++] = node(tree, p, v - step, 1);
     while (step && v + step >= p)
@@ -62,7 +71,7 @@ static weir_err open_branch(weir_talk *t, int tree, branch *b)
 
 static weir_err go_up(weir_talk *t, branch *b, int k)
 {
-    if (k >= b->segments)
+    if (k < 0 || k >= b->segments)
         return WEIR_OK;
     for (int c = 0; c < b->children; c++)
         WEIR_TRY(weir_flow_take(t, b->up_in[c], k, WEIR_AFTER));
@@ -83,18 +92,18 @@ static weir_err go_down(weir_talk *t, branch *b, int k)
 static weir_err both_ways(weir_talk *t)
 {
     branch b[2] = {0};
-    int lag = 0, rounds;
+    int height = 0, segments;
 
     for (int q = 1; q < t->group->size; q *= 2)
-        lag += 2;
+        height++;
     for (int i = 0; i < 2; i++)
         WEIR_TRY(open_branch(t, i, &b[i]));
-    rounds = b[0].segments > b[1].segments ? b[0].segments : b[1].segments;
-    for (int k = 0; k < rounds + lag; k++) {
+    segments = b[0].segments > b[1].segments ? b[0].segments : b[1].segments;
+    for (int round = 0; round < segments + 2 * height; round++) {
         for (int i = 0; i < 2; i++)
-            WEIR_TRY(go_up(t, &b[i], k));
+            WEIR_TRY(go_up(t, &b[i], round - height + b[i].depth));
         for (int i = 0; i < 2; i++)
-            WEIR_TRY(go_down(t, &b[i], k - lag));
+            WEIR_TRY(go_down(t, &b[i], round - height - b[i].depth));
     }
     return WEIR_OK;
 }
@@ -112,7 +121,7 @@ static weir_err allreduce(void *self, weir_group *group, void *buf, size_t units
 }
 
 static const weir_opt options[] = {
-    {"segment", WEIR_OPT_INT, offsetof(weir_talk, segment), "65536", "bytes that travel together", .min = 64, .max = 1 << 30},
+    {"segment", WEIR_OPT_INT, offsetof(weir_talk, segment), "32768", "bytes that travel together", .min = 64, .max = 1 << 30},
     {"window", WEIR_OPT_INT, offsetof(weir_talk, window), "8", "segments under way at once, each way", .min = 1,
      .max = WEIR_TALK_WINDOW},
     {0},

@@ -192,6 +192,7 @@ typedef struct weir_group {
     int size, me; /* me: this rank's place among the members */
     unsigned id; /* which group: ids differ between groups that share a member */
     uint32_t turn; /* collectives so far */
+    struct weir_flight *flight; /* where the last of them are recorded (coll/flight.h); NULL: nowhere */
 } weir_group;
 weir_err weir_group_all(weir_net *, weir_arena *, weir_group *);
 weir_err weir_group_make(weir_net *, unsigned id, const int *members, int count, weir_arena *, weir_group *);

@@ -130,9 +130,12 @@ static bool progress(weir_net *n)
 
     for (int i = 0; z && i < BURST && weir_zmq_take(n, z->router, -1); i++)
         any = true;
-    for (int p = 0; z && p < n->size; p++)
+    for (int p = 0; z && p < n->size; p++) {
         if (z->peer[p].written)
             any |= weir_zmq_take_words(n, p);
+        if (z->peer[p].unseen)
+            weir_zmq_look(n, p);
+    }
     return any;
 }
 

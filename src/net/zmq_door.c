@@ -351,6 +351,7 @@ weir_err weir_zmq_door_open(weir_net *n, const weir_place *place, const weir_key
     memcpy(seat, d->seat, (size_t)n->size * sizeof *seat);
     z->poll[WEIR_ZMQ_DOOR].fd = weir_zmq_fd(d->socket);
     z->poll[WEIR_ZMQ_DOOR_EVENTS].fd = weir_zmq_fd(d->monitor);
+    weir_zmq_door_look(n); /* what has come by now, the descriptors will not tell */
     return WEIR_OK;
 }
 

@@ -178,6 +178,7 @@ void weir_zmq_look(weir_net *n, int peer)
     bool ended = false;
     uint32_t value;
 
+    r->unseen = false;
     for (int event; r->monitor && (event = weir_zmq_event(r->monitor, &value));) {
         if (event == ZMQ_EVENT_CONNECTED && r->tcp)
             r->fd = (int)value;

@@ -55,7 +55,8 @@ static weir_err not_let_in(const visit *v)
     if (v->key)
         return weir_fail(WEIR_DENIED, "rank %d was not let in at %s: the key in %s is not the run's, or the run has none", v->me.rank, at,
                          v->place->key);
-    return weir_fail(WEIR_DENIED, "rank %d was not let in at %s: the run has a key; name its file with --key FILE or WEIR_KEY", v->me.rank, at);
+    return weir_fail(WEIR_DENIED, "rank %d was not let in at %s: the run has a key (or what listens there is no run); name its file with --key FILE "
+                     "or WEIR_KEY", v->me.rank, at);
 }
 
 /* What became of the link. */
@@ -69,7 +70,7 @@ static weir_err watch(visit *v)
             zmq_send(v->socket, &v->me, sizeof v->me, ZMQ_DONTWAIT);
         } else if (event == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH ||
                    (event == ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL && (v->key || value == ZMQ_PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH)) ||
-                   (event == ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL && v->key && ++v->shut_out >= SHUT_OUT)) {
+                   (event == ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL && ++v->shut_out >= SHUT_OUT)) { /* the other side saw it first */
             return not_let_in(v);
         } else if (event == ZMQ_EVENT_DISCONNECTED && v->seen) {
             return weir_fail(WEIR_LOST, "rank 0 at %s ended before all ranks had come", v->place->rendezvous);

@@ -21,8 +21,8 @@ void weir_zmq_name(const sockets *z, int rank, unsigned char name[WEIR_ZMQ_NAME]
 
 /* ---- sockets ---- */
 
-/* The descriptor becomes readable when something changes, but only after somebody has looked and found nothing: this is the first
- * look. */
+/* The descriptor becomes readable when something changes, but only after somebody has looked and found nothing. This is the first look; what
+ * it may have found has to be read once without being told. */
 int weir_zmq_fd(void *socket)
 {
     int fd = -1, events;
@@ -119,6 +119,7 @@ static weir_err connect_peer(weir_net *n, int p, const char *at, const weir_key 
         return weir_zmq_fail("connecting to", at);
     z->poll[WEIR_ZMQ_PEERS + 2 * p].fd = weir_zmq_fd(r->dealer);
     z->poll[WEIR_ZMQ_PEERS + 2 * p + 1].fd = weir_zmq_fd(r->monitor);
+    r->written = r->unseen = true; /* what has come by now, the descriptors will not tell */
     return WEIR_OK;
 }
 

@@ -21,6 +21,7 @@ typedef struct weir_zmq_self { /* n->self: the world's options */
 typedef struct remote {
     void *dealer, *monitor; /* NULL: cut */
     bool written;           /* since it was last read */
+    bool unseen;            /* its monitor has not been read yet */
     bool tcp;
     int fd;       /* of the tcp connection, to ask the kernel about; ZeroMQ's own. -1: none */
     int refusals; /* attempts to connect that were refused, one after the other */

@@ -232,8 +232,8 @@ static weir_err find_copy(const weir_bind *b, const weir_use *from, const weir_l
     return make_copy(b, from, layout, out);
 }
 
-weir_err weir_bind_stand_in(const weir_bind *b, weir_when phase, const weir_op *op, const weir_layout *wanted, const weir_use *use,
-                            weir_use *other)
+weir_err weir_bind_stand_in(const weir_bind *b, weir_when phase, const weir_op *op, const weir_layout *wanted,
+                            const weir_use *use, weir_use *other)
 {
     weir_copy *copy = NULL;
 

@@ -55,7 +55,8 @@ static void add_piece(void *arg, int part, bool first)
         double *sum = (double *)t->part->at + part * t->floats;
         if (first)
             memset(sum, 0, (size_t)t->floats * sizeof *sum);
-        weir_vec_best()->add_wide(sum, (const float *)((const char *)t->piece->at + (size_t)part * t->piece_step), (size_t)t->floats);
+        weir_vec_best()->add_wide(sum, (const float *)((const char *)t->piece->at + (size_t)part * t->piece_step),
+                                  (size_t)t->floats);
     }
 }
 

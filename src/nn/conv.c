@@ -1,6 +1,6 @@
 /* conv.c - 2-D convolution over pictures [channels, height, width]. Weights are plain [out, in, kernel, kernel] in the flat
- * vector; the kernels work on a blocked copy, and leave blocked gradients, which the plan puts into plain order. In exact mode they
- * are made for one sample, and run on each. */
+ * vector; the kernels work on a blocked copy, and leave blocked gradients, which the plan puts into plain order. In exact mode
+ * they are made for one sample, and run on each. */
 #include "nn/layer.h"
 #include "nn/share.h"
 #include <math.h>

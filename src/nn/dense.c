@@ -204,8 +204,7 @@ static weir_err bind_dense(void *self, const weir_bind *b)
     WEIR_TRY(weir_bind_out(b, plain));
     WEIR_TRY(as_rows(b, b->in, &x, &in));
     WEIR_TRY(as_rows(b, b->out, &y, &out));
-    weir_dense_desc s = {x.dim[0], x.dim[1], y.dim[1], d->bias, b->relu,
-                         b->exact || x.dim[0] < FEW_ROWS * b->in->shape.dim[0]};
+    weir_dense_desc s = {x.dim[0], x.dim[1], y.dim[1], d->bias, b->relu, b->exact || x.dim[0] < FEW_ROWS * b->in->shape.dim[0]};
     weir_dense_desc piece;
     int64_t pieces;
     weir_use from = {WEIR_ARG_SRC, b->in->data, in}, to = {WEIR_ARG_DST, b->out->data, out};

@@ -96,13 +96,14 @@ weir_err weir_op_whole(const weir_op *);
 weir_err weir_op_run(void *op); /* void *, so that it is a step of a plan */
 
 /* ---- one op, many pieces ---- */
-/* An op that was made for one piece (a sample, some rows) and for one thread (weir_share_alone), run on piece after piece: what it
- * makes of a piece depends on nothing but the piece. The pieces are cut into parts, which threads share. Not an op's own ties but
- * these say where its arguments are. */
+/* An op that was made for one piece (a sample, some rows) and for one thread (weir_share_alone), run on piece after piece: what
+ * it makes of a piece depends on nothing but the piece. The pieces are cut into parts, which threads share. Not an op's own ties
+ * but these say where its arguments are. */
 typedef struct weir_each weir_each;
 weir_err weir_each_new(weir_dnn *, const weir_op *, int64_t pieces, weir_each **);
 int weir_each_parts(const weir_each *);
-/* Where an argument is: one for all; behind each other, one a piece; or memory of its own for each part, `weir_each_step` apart. */
+/* Where an argument is: one for all; behind each other, one a piece; or memory of its own for each part, `weir_each_step` apart.
+ */
 typedef enum { WEIR_BY_ALL, WEIR_BY_PIECE, WEIR_BY_PART } weir_by;
 weir_err weir_each_tie(weir_each *, weir_arg, weir_mem *, weir_by);
 size_t weir_each_step(const weir_each *, weir_arg);
@@ -126,8 +127,8 @@ weir_err weir_dnn_dense(weir_dnn *, weir_do, const weir_dense_desc *, const weir
 /* How many rows a steady op must be given, `rows` or a few more: the library's kernels for few rows, and for what is left over at
  * the end, add up in other orders. With several threads and without AVX-512, a dense layer of few outputs is not steady. */
 weir_err weir_dnn_steady(weir_dnn *, const weir_dense_desc *, int64_t *rows);
-/* How many rows at a time a steady op for one thread may be given such that a row's place among them, too, is not seen in its bits:
- * `rows`, or the one number of rows that is always to be taken. */
+/* How many rows at a time a steady op for one thread may be given such that a row's place among them, too, is not seen in its
+ * bits: `rows`, or the one number of rows that is always to be taken. */
 weir_err weir_dnn_block(weir_dnn *, const weir_dense_desc *, int64_t *rows);
 /* The gradient of w alone, DST = SRC' WEIGHTS, of y's gradient (SRC) and x (WEIGHTS): faster where rows are many. All plain, but
  * their layouts have other names: take the op's. */

@@ -64,7 +64,8 @@ static void turn_tiles(void *arg, int64_t from, int64_t to)
     const outer *s = arg;
 
     for (int64_t t = from; t < to; t++)
-        widen(tile_of(s, t), (const float *)s->dy->at + s->first * s->out + t * R, s->depth, s->out, at_most(s->out - t * R, R), R);
+        widen(tile_of(s, t), (const float *)s->dy->at + s->first * s->out + t * R, s->depth, s->out, at_most(s->out - t * R, R),
+              R);
 }
 
 static void add_tiles(void *arg, int64_t from, int64_t to)

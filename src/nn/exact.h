@@ -1,5 +1,5 @@
-/* exact.h - sums over rows, in double, for layers in exact mode. Each puts a loop into the plan that adds to `to`, doubles in plain
- * order (a parameter's `exact`). Which row comes first changes no more than a double's last bits. */
+/* exact.h - sums over rows, in double, for layers in exact mode. Each puts a loop into the plan that adds to `to`, doubles in
+ * plain order (a parameter's `exact`). Which row comes first changes no more than a double's last bits. */
 #ifndef WEIR_NN_EXACT_H
 #define WEIR_NN_EXACT_H
 #include "nn/layer.h"

@@ -29,8 +29,8 @@ typedef struct weir_product {
     bool add;
 } weir_product;
 
-/* A tile of C += A' B in double, where a product of two floats is exact: A is depth x WEIR_WIDE_ROWS, B depth x WEIR_WIDE_COLS, and of
- * C only `rows` and `cols` are there, rows `row` apart. */
+/* A tile of C += A' B in double, where a product of two floats is exact: A is depth x WEIR_WIDE_ROWS, B depth x WEIR_WIDE_COLS,
+ * and of C only `rows` and `cols` are there, rows `row` apart. */
 enum { WEIR_WIDE_ROWS = 4, WEIR_WIDE_COLS = 16 };
 typedef struct weir_wide {
     int64_t depth, rows, cols;

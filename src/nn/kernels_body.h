@@ -86,7 +86,10 @@ static void product(const weir_product *p)
 /* ---- the same in double ---- */
 
 typedef double doubles __attribute__((vector_size(LANES / 2 * sizeof(double)), aligned(sizeof(double))));
-enum { HALF = LANES / 2, SPAN = 2 * HALF }; /* two vectors of columns at a time: with four rows their sums fill any machine's registers */
+enum {
+    HALF = LANES / 2,
+    SPAN = 2 * HALF
+}; /* two vectors of columns at a time: with four rows their sums fill any machine's registers */
 
 INLINE void wide_span(const weir_wide *p, const double *b, double *sum)
 {

@@ -31,7 +31,8 @@ enum { WEIR_LAYER_WEIGHTS = 24 };
 typedef struct weir_param {
     weir_mem *data, *grad;
     const weir_layout *plain;
-    /* In exact mode the gradient's sums, in double and in plain order: the layer adds to them, and leaves `grad` alone. Else NULL. */
+    /* In exact mode the gradient's sums, in double and in plain order: the layer adds to them, and leaves `grad` alone. Else
+     * NULL. */
     weir_mem *exact;
 } weir_param;
 
@@ -81,8 +82,8 @@ typedef struct weir_bind {
     bool relu;               /* the only reader is a relu: apply it in the forward pass, on the way out */
     bool fused;              /* the layer before has done this one's forward */
     bool fused_back;         /* and does its backward */
-    bool exact;              /* see weir_model_exact: what becomes of a sample may not depend on how many there are, nor on threads */
-    weir_only only;          /* of the steps that are put into the plan with it: a layer that needs others makes a copy */
+    bool exact;     /* see weir_model_exact: what becomes of a sample may not depend on how many there are, nor on threads */
+    weir_only only; /* of the steps that are put into the plan with it: a layer that needs others makes a copy */
 } weir_bind;
 
 /* One argument of an op. */
@@ -100,8 +101,9 @@ weir_err weir_bind_out(const weir_bind *, const weir_layout *);
 /* Puts an op into the plan with all its arguments but the scratch memory. Where an argument lies in another layout than the op
  * wants, a reorder is put before or behind it; of parameters a copy is kept and remade only when they have changed. */
 weir_err weir_bind_op(const weir_bind *, weir_when, weir_op *, const weir_use *, int uses);
-/* The same for an op that was made for one of `pieces`, and for one thread (dnn.h); all of them run. Layouts are of all pieces; NULL:
- * as the op wants it. Where it writes a gradient of weights, `mem` is a parameter's `exact`: the pieces' gradients are added to it. */
+/* The same for an op that was made for one of `pieces`, and for one thread (dnn.h); all of them run. Layouts are of all pieces;
+ * NULL: as the op wants it. Where it writes a gradient of weights, `mem` is a parameter's `exact`: the pieces' gradients are
+ * added to it. */
 weir_err weir_bind_each(const weir_bind *, weir_when, weir_op *, int64_t pieces, const weir_use *, int uses);
 /* Sets aside more room than the mem has bytes; what lies behind them is anything. false: it is not the plan's to place. */
 bool weir_bind_room(weir_mem *, size_t bytes);
@@ -138,7 +140,8 @@ typedef struct weir_layer {
     weir_err (*bind)(void *self, const weir_bind *);
     /* In place of the steps of a phase when there are no samples, for layers that sum over workers. NULL: nothing to do. */
     weir_err (*idle)(void *self, const weir_run *, weir_when, const weir_param *);
-    /* Whether a sample's output depends on the others that this worker has, and not on those that others have. NULL: it does not. */
+    /* Whether a sample's output depends on the others that this worker has, and not on those that others have. NULL: it does not.
+     */
     bool (*mixes)(const void *self);
     void (*commit)(void *self);               /* NULL: no state */
     weir_err (*state)(void *self, weir_io *); /* NULL: no state */

@@ -94,10 +94,10 @@ static weir_err bind_back(const weir_bind *b, const weir_norm_desc *s, const wei
     if (b->exact) /* first: the op may write over what it reads */
         WEIR_TRY(bind_exact(b, s, mean, variance));
     WEIR_TRY(weir_dnn_layernorm(b->dnn, WEIR_DO_BACK_DATA, s, forward, &op));
-    weir_use use[] = {{WEIR_ARG_SRC, in->data, in->layout},        {WEIR_ARG_MEAN, mean, stats},
-                      {WEIR_ARG_VARIANCE, variance, stats},        {WEIR_ARG_DIFF_DST, out->grad, out->layout},
-                      {WEIR_ARG_SCALE, w[0].data, w[0].plain},     {WEIR_ARG_SHIFT, w[1].data, w[1].plain},
-                      {WEIR_ARG_DIFF_SRC, dx, in->layout},         {WEIR_ARG_DIFF_SCALE, grad[0], w[0].plain},
+    weir_use use[] = {{WEIR_ARG_SRC, in->data, in->layout},      {WEIR_ARG_MEAN, mean, stats},
+                      {WEIR_ARG_VARIANCE, variance, stats},      {WEIR_ARG_DIFF_DST, out->grad, out->layout},
+                      {WEIR_ARG_SCALE, w[0].data, w[0].plain},   {WEIR_ARG_SHIFT, w[1].data, w[1].plain},
+                      {WEIR_ARG_DIFF_SRC, dx, in->layout},       {WEIR_ARG_DIFF_SCALE, grad[0], w[0].plain},
                       {WEIR_ARG_DIFF_SHIFT, grad[1], w[1].plain}};
     return weir_bind_op(b, WEIR_BACK_WEIGHTS, op, use, 9);
 }

@@ -52,10 +52,10 @@ size_t weir_model_params(const weir_model *);
 
 /* Where the flat vectors are: weir_model_params floats each, 64-byte aligned. */
 void weir_model_attach(weir_model *, float *param, float *grad);
-/* Exact mode, before the first batch: backward leaves gradients not in the float vector but in this one, of doubles, 64-byte aligned.
- * What becomes of a sample, gradients included, is worked out without a look at the others and by one thread, and added up in
- * double: sums over samples that lie in another way on workers, threads and micro-batches round to the same float, but for one in
- * some hundred millions. alone: there is one worker. WEIR_MISFIT names the first layer that cannot. */
+/* Exact mode, before the first batch: backward leaves gradients not in the float vector but in this one, of doubles, 64-byte
+ * aligned. What becomes of a sample, gradients included, is worked out without a look at the others and by one thread, and added
+ * up in double: sums over samples that lie in another way on workers, threads and micro-batches round to the same float, but for
+ * one in some hundred millions. alone: there is one worker. WEIR_MISFIT names the first layer that cannot. */
 weir_err weir_model_exact(weir_model *, double *grad, bool alone);
 /* Initial weights, a pure function of the seed and the tensors' names; PyTorch's defaults. */
 void weir_model_init(weir_model *, uint64_t seed);

@@ -16,8 +16,8 @@ weir_err weir_model_exact(weir_model *m, double *grad, bool alone)
     for (int i = 0; i < m->graph->nodes; i++) {
         const weir_node *n = &m->graph->node[i];
         if (n->weights && !n->layer->exact)
-            return weir_fail(WEIR_MISFIT, "layer %s of %s has no exact sums: %s layers cannot do without --exact no", n->name, m->name,
-                             n->layer->plug.name);
+            return weir_fail(WEIR_MISFIT, "layer %s of %s has no exact sums, as no %s layer has: train it without --exact",
+                             n->name, m->name, n->layer->plug.name);
         if (!alone && n->layer->mixes && n->layer->mixes(n->self))
             return weir_fail(WEIR_MISFIT,
                              "layer %s of %s looks at the samples of one worker only: exact sums over several need its sync=yes",

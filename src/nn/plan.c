@@ -176,7 +176,13 @@ static weir_err bind_node(weir_plan *p, int i)
     const weir_node *n = &e->graph->node[i];
     weir_param param[WEIR_LAYER_WEIGHTS];
     weir_act *in[2] = {0};
-    weir_bind b = {.plan = p, .stage = s, .dnn = e->dnn, .arena = e->arena, .run = &e->run, .name = n->name, .out = &s->out,
+    weir_bind b = {.plan = p,
+                   .stage = s,
+                   .dnn = e->dnn,
+                   .arena = e->arena,
+                   .run = &e->run,
+                   .name = n->name,
+                   .out = &s->out,
                    .exact = e->exact};
 
     s->index = i;

@@ -73,7 +73,8 @@ weir_err weir_stage_run(const weir_stage *, weir_when);
 weir_err weir_bind_reorder(const weir_bind *, weir_when, const weir_use *from, const weir_use *to);
 
 /* Where an op finds or leaves what lies in another layout than the one `wanted`: before the op, a reorder where it reads. */
-weir_err weir_bind_stand_in(const weir_bind *, weir_when, const weir_op *, const weir_layout *wanted, const weir_use *, weir_use *other);
+weir_err weir_bind_stand_in(const weir_bind *, weir_when, const weir_op *, const weir_layout *wanted, const weir_use *,
+                            weir_use *other);
 
 /* place.c: offsets such that mems whose lifetimes meet do not overlap; returns the bytes needed. */
 weir_err weir_mems_place(weir_mem *list, size_t *bytes);

@@ -1,4 +1,5 @@
 /* setup.c - opening and closing a trainer. */
+#include "coll/flight.h"
 #include "core/hash.h"
 #include "nn/share.h"
 #include "train/trainer.h"
@@ -207,6 +208,8 @@ weir_err weir_trainer_open(weir_trainer *t)
         return weir_fail_nomem(0);
     t->dry = weir_net_dry(t->net);
     WEIR_TRY(weir_group_all(t->net, t->arena, &t->all));
+    if (!(t->all.flight = WEIR_NEW(t->arena, weir_flight, 1)))
+        return weir_fail_nomem(sizeof *t->all.flight);
     WEIR_TRY(open_data(t));
     if (t->all.size > 1 && !weir_net_simulated(t->net))
         WEIR_TRY(weir_comm_call(t->comm, agree_job, t));

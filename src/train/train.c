@@ -1,4 +1,5 @@
 /* train.c - the run: steps, evaluations, checkpoints, and the log of them. */
+#include "coll/flight.h"
 #include "core/file.h"
 #include "core/log.h"
 #include "core/vec.h"
@@ -230,9 +231,8 @@ static weir_err steps(session *s, weir_trainer *t)
     return evaluated == t->step || t->stopped ? WEIR_OK : evaluate(s, t);
 }
 
-static weir_err compute(weir_comm *comm, void *arg)
+static weir_err run(weir_comm *comm, session *s)
 {
-    session *s = arg;
     weir_trainer *t = &s->t;
     weir_net *net = weir_comm_net(comm);
 
@@ -254,6 +254,36 @@ static weir_err compute(weir_comm *comm, void *arg)
     WEIR_TRY(steps(s, t));
     weir_net_phase(t->net, WEIR_PHASE_END, t->step);
     return weir_report_end(s->journal, t, &s->tally, weir_now(t->rt) - s->begun, s->stopped, s->result);
+}
+
+/* Somebody did not come: what this rank was at goes beside the log, for whoever has to find out. Errors change nothing any more. */
+static void write_flight(const session *s)
+{
+    const weir_trainer *t = &s->t;
+    char path[4200];
+    FILE *f;
+
+    if (!s->set->out || !t->all.flight || !holds_run(s->set->out))
+        return;
+    snprintf(path, sizeof path, "%s/flight-%d.txt", s->set->out, t->all.me);
+    if (!(f = fopen(path, "we")))
+        return;
+    fprintf(f, "rank %d of %d, step %llu: the last collectives, oldest first\n", t->all.me, t->all.size, (unsigned long long)t->step + 1);
+    weir_flight_write(t->all.flight, weir_now(t->rt), f);
+    fclose(f);
+}
+
+static weir_err compute(weir_comm *comm, void *arg)
+{
+    weir_err err = run(comm, arg);
+
+    if (err == WEIR_SILENT) {
+        char why[WEIR_WHY_MAX];
+        snprintf(why, sizeof why, "%s", weir_why_text());
+        write_flight(arg);
+        return weir_fail(err, "%s", why);
+    }
+    return err;
 }
 
 static void close_trainer(void *arg) { weir_trainer_close(&((session *)arg)->t); }
