@@ -125,7 +125,7 @@ def test_kill_a_rank(mpi, tmp_path, trial):
     if mpi.name == 'openmpi': assert 'error' in [how for how, *_ in said], err
     else: assert said or f'PID {pids[victim]} ' in told + err, told + err   # mpiexec kills the others at once, now and then before a word
     assert p.returncode
-    assert not leftovers(out)
+    assert not [x for x in leftovers(out) if x.startswith(str(out))]   # an mpi world has nothing elsewhere
 
 
 def test_stopped_rank(mpi, tmp_path):
