@@ -249,6 +249,7 @@ static weir_err deadlines(weir_net *n, void *arg)
         return weir_net_send_wait(n, 0, law_tag(0, 0), &x, sizeof x);
     }
     weir_net_recv(n, 1, law_tag(0, 0), WEIR_EXACT, &x, sizeof x, &o);
+    CHECK(weir_net_wait(n, &p, 1, t, &which) == WEIR_LATE && !o.done); /* now, even if the clock has only just begun */
     CHECK(weir_net_wait(n, &p, 1, t + 0.05, &which) == WEIR_LATE && !o.done);
     CHECK(weir_net_now(n) >= t + 0.05 && weir_net_now(n) < t + 5);
     CHECK(weir_net_wait(n, &p, 1, t + 0.04, &which) == WEIR_LATE); /* has passed: a look, no more */

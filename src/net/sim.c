@@ -59,6 +59,8 @@ static void happen(weir_sim *s, const weir_sim_event *e)
     case WEIR_SIM_ACK:
         if (!weir_sim_put_off(s, e))
             weir_sim_on_ack(s, e->thing);
+        else if (s->node[e->rank].paused_until >= WEIR_NEVER)
+            weir_sim_no_ack(s, e->thing);
         break;
     case WEIR_SIM_TIMER:
         weir_sim_on_timer(s, e);
@@ -182,7 +184,7 @@ static weir_err result(weir_sim *s)
     const weir_sim_count *c = &s->count;
 
     weir_log(WEIR_LOG_INFO, "net", "sim: %d ranks, %.9g s of virtual time, %llu events, %llu packets (%llu dropped, %llu corrupt, %llu twice)",
-             s->nodes, s->now, (unsigned long long)c->events, (unsigned long long)c->packets, (unsigned long long)c->dropped,
+             s->nodes, weir_sim_seconds(s), (unsigned long long)c->events, (unsigned long long)c->packets, (unsigned long long)c->dropped,
              (unsigned long long)c->corrupted, (unsigned long long)c->duplicated);
     if (s->stuck)
         return weir_fail(WEIR_FAILED, "%s", s->why);
@@ -201,6 +203,7 @@ static weir_err run(const weir_world *world, void *self, const weir_place *place
     s->fn = fn;
     s->arg = arg;
     s->first_bad = -1;
+    s->now = WEIR_SIM_START;
     s->timeout = place->timeout > 0 ? place->timeout : 30;
     s->stall = place->stall > 0 ? place->stall : 600;
     s->next_look = s->stall / 4;

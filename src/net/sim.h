@@ -157,6 +157,9 @@ typedef struct weir_sim {
 
 static inline weir_sim *weir_sim_of(weir_net *n) { return n->sched->state; }
 static inline weir_sim_node *weir_sim_node_of(weir_net *n) { return (weir_sim_node *)n; }
+/* The clock starts a hair after 0, which as a deadline means "never"; sums do not see it, and nobody is shown it. */
+#define WEIR_SIM_START 1e-300
+static inline double weir_sim_seconds(const weir_sim *s) { return s->now > WEIR_SIM_START ? s->now : 0; }
 static inline bool weir_sim_paused(const weir_sim *s, const weir_sim_node *a) { return a->paused_until > 0 && s->now <= a->paused_until; }
 
 /* ---- sim_event.c ---- */
@@ -187,6 +190,7 @@ void weir_sim_cut_peer(weir_net *, int peer);
 void weir_sim_let(weir_net *, weir_op *);
 void weir_sim_deliver(weir_sim *, weir_sim_parcel *, bool put_off); /* all of it has come */
 void weir_sim_on_ack(weir_sim *, weir_sim_parcel *);
+void weir_sim_no_ack(weir_sim *, weir_sim_parcel *); /* its sender has stopped for ever */
 void weir_sim_lent_back(weir_sim *, weir_sim_parcel *); /* the sender's op is done; what is still needed of it was copied */
 void weir_sim_parcels_close(weir_sim *);
 

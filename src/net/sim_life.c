@@ -165,7 +165,7 @@ void weir_sim_kill(weir_sim *s, weir_sim_node *a)
 {
     if (gone(a))
         return;
-    weir_log(WEIR_LOG_INFO, "net", "rank %d is killed at %.9g s", a->net.rank, s->now);
+    weir_log(WEIR_LOG_INFO, "net", "rank %d is killed at %.9g s", a->net.rank, weir_sim_seconds(s));
     a->doing = atomic_load(&a->net.doing);
     a->dead = true;
     a->paused_until = 0;

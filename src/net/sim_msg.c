@@ -151,6 +151,12 @@ void weir_sim_on_ack(weir_sim *s, weir_sim_parcel *m)
         settle(s, m);
 }
 
+void weir_sim_no_ack(weir_sim *s, weir_sim_parcel *m)
+{
+    m->holds &= ~WEIR_SIM_ACKING;
+    settle(s, m);
+}
+
 void weir_sim_drop(weir_net *n, weir_msg *msg)
 {
     weir_sim *s = weir_sim_of(n);

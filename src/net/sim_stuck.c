@@ -73,7 +73,7 @@ static void report(weir_sim *s)
     page p = {.text = s->why, .room = sizeof s->why};
     int shown = 0, more = 0;
 
-    say(&p, "deadlock at %.9g s of virtual time: everybody waits and nothing is under way", s->now);
+    say(&p, "deadlock at %.9g s of virtual time: everybody waits and nothing is under way", weir_sim_seconds(s));
     for (int r = 0; r < s->nodes; r++)
         if (s->node[r].ended)
             continue;
@@ -105,7 +105,7 @@ void weir_sim_on_stuck(weir_sim *s)
         return;
     if (!s->stuck++) {
         if (s->nomem)
-            snprintf(s->why, sizeof s->why, "out of memory at %.9g s of virtual time", s->now);
+            snprintf(s->why, sizeof s->why, "out of memory at %.9g s of virtual time", weir_sim_seconds(s));
         else
             report(s);
         weir_log(WEIR_LOG_INFO, "net", "%s", s->why);
