@@ -8,9 +8,9 @@ TORCH_PEER = os.path.join(PEERS, 'torch_peer.py')
 PYTHON = os.environ.get('TORCH_PYTHON') or os.path.join(ROOT, '.deps/torch/bin/python')
 
 
-def setup(bench):
+def setup(bench, program=TORCH_PEER):
     """PyTorch from PyPI in .deps/torch; made at the first call"""
-    if not os.path.exists(TORCH_PEER): sys.exit(f'{bench}: ../shared/peers/torch_peer.py is missing: nothing to compare with')
+    if not os.path.exists(program): sys.exit(f'{bench}: ../shared/peers/{os.path.basename(program)} is missing: nothing to compare with')
     if not os.path.exists(WEIR): sys.exit(f'{bench}: {WEIR} is missing: run make first')
     if not os.path.exists(PYTHON):
         print('making .deps/torch (PyTorch from PyPI)', file=sys.stderr)
@@ -33,9 +33,15 @@ def start(command, **env):
     return subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(**env))
 
 
-def run(command):
-    """the last JSON line that the program prints"""
-    return json.loads(finish(start(command), command).strip().splitlines()[-1])
+def lines(out): return [json.loads(line) for line in out.splitlines() if line.startswith('{')]
+
+
+def run_lines(command, **env):
+    """every JSON line that the program prints"""
+    return lines(finish(start(command, **env), command))
+
+
+def run(command): return run_lines(command)[-1]
 
 
 def free_port():
@@ -44,9 +50,9 @@ def free_port():
         return s.getsockname()[1]
 
 
-def run_ranks(command, ranks):
-    """the same command once a rank, with torchrun's variables: rank 0's last JSON line, and the seconds that all took"""
+def run_ranks(command, ranks, **env):
+    """the same command once a rank, with torchrun's variables: rank 0's JSON lines, and the seconds that all took"""
     port, began = free_port(), time.monotonic()
-    processes = [start(command, RANK=r, WORLD_SIZE=ranks, LOCAL_RANK=r, MASTER_ADDR='127.0.0.1', MASTER_PORT=port) for r in range(ranks)]
+    processes = [start(command, RANK=r, WORLD_SIZE=ranks, LOCAL_RANK=r, MASTER_ADDR='127.0.0.1', MASTER_PORT=port, **env) for r in range(ranks)]
     out = [finish(p, command) for p in processes][0]
-    return json.loads(out.strip().splitlines()[-1]), time.monotonic() - began
+    return lines(out), time.monotonic() - began
