@@ -46,7 +46,7 @@ static void check_cut(const weir_tensor *t, int tensors, size_t total, size_t by
     size_t at = 0;
     int ready = -1;
 
-    assert_int_equal(weir_buckets_cut(t, tensors, bytes, whole_tensors, param, grad, a, &b, &n), WEIR_OK);
+    assert_int_equal(weir_buckets_cut(t, tensors, bytes, whole_tensors, WEIR_SMALL, param, grad, a, &b, &n), WEIR_OK);
     for (int i = 0; i < n; i++) {
         size_t inside = 0;
         assert_int_equal(b[i].at, at);
@@ -97,7 +97,7 @@ static weir_err small_make(small *s, weir_group *g, weir_coll_use *coll, weir_ar
     s->t[1] = (weir_tensor){"b", N - 100, 100, 1, {100}, false, 0};
     for (int i = 0; i < N; i++)
         s->param[i] = (float)(i % 31) / 31;
-    WEIR_TRY(weir_buckets_cut(s->t, 2, 32768, false, s->param, s->grad, a, &b, &s->lanes));
+    WEIR_TRY(weir_buckets_cut(s->t, 2, 32768, false, WEIR_SMALL, s->param, s->grad, a, &b, &s->lanes));
     WEIR_TRY(weir_lanes_make(b, s->lanes, "none", "sgd:momentum=0.9", a, &s->lane));
     s->lane[s->lanes - 1].notes = WEIR_NOTES;
     WEIR_TRY(weir_plug_make(&x->plug, "exchange", x->plug.name, a, self));

@@ -8,6 +8,7 @@ enum { FIRST_PART = 4 }; /* the first bucket is this many times smaller: the wir
 typedef struct cutter {
     size_t limit; /* floats */
     bool whole;
+    size_t small;
     weir_bucket *bucket;
     weir_view *view;
     int buckets, views;
@@ -74,17 +75,17 @@ static void cut_all(cutter *c, const weir_tensor *tensor, int tensors)
     c->ready = -1;
     for (int tail = 0; tail < 2; tail++) {
         for (int i = 0; i < tensors; i++)
-            if (weir_tensor_small(&tensor[i]) == (tail == 1))
+            if (weir_tensor_small(&tensor[i], c->small) == (tail == 1))
                 add_tensor(c, &tensor[i], tail);
         if (tail || c->n)
             close_bucket(c, tail);
     }
 }
 
-weir_err weir_buckets_cut(const weir_tensor *tensor, int tensors, size_t bytes, bool whole, float *param, float *grad,
+weir_err weir_buckets_cut(const weir_tensor *tensor, int tensors, size_t bytes, bool whole, size_t small, float *param, float *grad,
                           weir_arena *arena, weir_bucket **bucket, int *count)
 {
-    cutter c = {.limit = bytes / sizeof(float), .whole = whole, .param = param, .grad = grad};
+    cutter c = {.limit = bytes / sizeof(float), .whole = whole, .small = small, .param = param, .grad = grad};
 
     cut_all(&c, tensor, tensors);
     weir_bucket *made = WEIR_NEW(arena, weir_bucket, c.buckets);

@@ -3,6 +3,7 @@
 #include "core/hash.h"
 #include "nn/share.h"
 #include "train/trainer.h"
+#include <math.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -150,6 +151,19 @@ static void share(void *trainer, int64_t n, void (*part)(void *, int64_t, int64_
     weir_comm_lend(((weir_trainer *)trainer)->comm, run_loop, &(shared_loop){n, part, arg});
 }
 
+/* What the codec calls small. */
+static weir_err small_of(const weir_plug *codec, const char *spec, weir_arena *arena, size_t *small)
+{
+    void *coder;
+
+    *small = WEIR_SMALL;
+    if (((const weir_codec *)codec)->raw)
+        return WEIR_OK;
+    WEIR_TRY(weir_plug_make(codec, "codec", spec, arena, &coder));
+    *small = (size_t)((const weir_feedback *)coder)->small;
+    return WEIR_OK;
+}
+
 static weir_err open_exchange(weir_trainer *t)
 {
     const weir_settings *s = t->set;
@@ -158,6 +172,7 @@ static weir_err open_exchange(weir_trainer *t)
     weir_bucket *bucket;
     weir_net_facts facts;
     int tensors;
+    size_t small;
     const weir_tensor *tensor = weir_model_tensors(t->model, &tensors);
 
     WEIR_TRY(weir_plug_find(weir_exchanges, "exchange", s->exchange, &exchange));
@@ -168,8 +183,11 @@ static weir_err open_exchange(weir_trainer *t)
     if ((why = weir_exchange_refuse(t->exchange, (const weir_codec *)codec, (const weir_optim *)optim, &facts, t->all.size)))
         return weir_fail(WEIR_MISFIT, "--exchange %s, --codec %s and --optim %s cannot work together: %s", s->exchange, s->codec,
                          s->optim, why);
+    if (t->exact && !((const weir_codec *)codec)->raw)
+        return weir_fail(WEIR_MISFIT, "--exact yes sums doubles: it cannot work with --codec %s", s->codec);
+    WEIR_TRY(small_of(codec, s->codec, t->arena, &small));
     bool whole = ((const weir_codec *)codec)->whole || ((const weir_optim *)optim)->whole;
-    WEIR_TRY(weir_buckets_cut(tensor, tensors, BUCKET_BYTES, whole, t->param, t->grad, t->arena, &bucket, &t->lanes));
+    WEIR_TRY(weir_buckets_cut(tensor, tensors, BUCKET_BYTES, whole, small, t->param, t->grad, t->arena, &bucket, &t->lanes));
     WEIR_TRY(weir_lanes_make(bucket, t->lanes, s->codec, t->dry ? "sgd" : s->optim, t->arena, &t->lane)); /* dry: one without a memory */
     t->lane[t->lanes - 1].notes = WEIR_NOTES;
     for (int i = 0; i < t->lanes; i++) {
@@ -177,7 +195,7 @@ static weir_err open_exchange(weir_trainer *t)
         t->lane[i].exact = t->exact ? t->exact + bucket[i].at : NULL;
     }
     WEIR_TRY(weir_plug_make(exchange, "exchange", s->exchange, t->arena, &t->exchanger));
-    weir_exchange_env env = {&t->all, &t->all, &t->coll, t->lane, t->lanes, t->arena, t->threads > 1 ? share : NULL, t};
+    weir_exchange_env env = {&t->all, &t->all, &t->coll, t->lane, t->lanes, t->arena, t->threads > 1 ? share : NULL, t, (uint64_t)s->seed, s->clip};
     return t->exchange->init(t->exchanger, &env);
 }
 
@@ -251,6 +269,15 @@ void weir_trainer_close(weir_trainer *t)
     if (t->data.data)
         weir_data_close(&t->data);
     weir_arena_free(t->arena);
+}
+
+double weir_trainer_held(const weir_trainer *t)
+{
+    double sum = 0;
+
+    for (int i = 0; i < t->lanes; i++)
+        sum += weir_lane_held(&t->lane[i]);
+    return sqrt(sum);
 }
 
 uint64_t weir_trainer_hash(const weir_trainer *t) { return weir_hash(t->param, t->dry ? 0 : t->params * sizeof(float), 0); }
