@@ -19,8 +19,8 @@ typedef struct weir_lane {
 } weir_lane;
 
 /* Cuts the flat vector into buckets of about `bytes` (the first ones smaller, so that the wire starts early), never a tensor that
- * must stay whole; the dense tail is the last bucket. */
-weir_err weir_buckets_cut(const weir_tensor *, int tensors, size_t bytes, bool whole, float *param, float *grad, weir_arena *,
+ * must stay whole; the dense tail is the last bucket or, if `fuse` (all is dense), the end of it. */
+weir_err weir_buckets_cut(const weir_tensor *, int tensors, size_t bytes, bool whole, bool fuse, float *param, float *grad, weir_arena *,
                           weir_bucket **, int *count);
 /* Specs as the user wrote them; dense buckets get the codec `none`. */
 weir_err weir_lanes_make(weir_bucket *, int count, const char *codec, const char *optim, weir_arena *, weir_lane **);

@@ -169,7 +169,7 @@ static weir_err open_exchange(weir_trainer *t)
         return weir_fail(WEIR_MISFIT, "--exchange %s, --codec %s and --optim %s cannot work together: %s", s->exchange, s->codec,
                          s->optim, why);
     bool whole = ((const weir_codec *)codec)->whole || ((const weir_optim *)optim)->whole;
-    WEIR_TRY(weir_buckets_cut(tensor, tensors, BUCKET_BYTES, whole, t->param, t->grad, t->arena, &bucket, &t->lanes));
+    WEIR_TRY(weir_buckets_cut(tensor, tensors, BUCKET_BYTES, whole, ((const weir_codec *)codec)->raw, t->param, t->grad, t->arena, &bucket, &t->lanes));
     WEIR_TRY(weir_lanes_make(bucket, t->lanes, s->codec, t->dry ? "sgd" : s->optim, t->arena, &t->lane)); /* dry: one without a memory */
     t->lane[t->lanes - 1].notes = WEIR_NOTES;
     for (int i = 0; i < t->lanes; i++) {
