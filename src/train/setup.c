@@ -6,7 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { EVAL_BATCH = 128, BUCKET_BYTES = 4 << 20, LOADER_AHEAD = 2 };
+enum { EVAL_BATCH = 128, LOADER_AHEAD = 2 };
+enum { MOST_BUCKET = 4 << 20, LEAST_BUCKET = 128 << 10, BUCKETS = 4 }; /* bytes; so many at least, if they are not too small to be worth a message */
 
 static weir_model_input model_input(const weir_data_facts *f)
 {
@@ -150,6 +151,13 @@ static void share(void *trainer, int64_t n, void (*part)(void *, int64_t, int64_
     weir_comm_lend(((weir_trainer *)trainer)->comm, run_loop, &(shared_loop){n, part, arg});
 }
 
+static size_t bucket_bytes(const weir_trainer *t)
+{
+    size_t bytes = t->params * sizeof(float) / BUCKETS;
+
+    return bytes < LEAST_BUCKET ? LEAST_BUCKET : bytes > MOST_BUCKET ? MOST_BUCKET : bytes;
+}
+
 static weir_err open_exchange(weir_trainer *t)
 {
     const weir_settings *s = t->set;
@@ -169,7 +177,7 @@ static weir_err open_exchange(weir_trainer *t)
         return weir_fail(WEIR_MISFIT, "--exchange %s, --codec %s and --optim %s cannot work together: %s", s->exchange, s->codec,
                          s->optim, why);
     bool whole = ((const weir_codec *)codec)->whole || ((const weir_optim *)optim)->whole;
-    WEIR_TRY(weir_buckets_cut(tensor, tensors, BUCKET_BYTES, whole, ((const weir_codec *)codec)->raw, t->param, t->grad, t->arena, &bucket, &t->lanes));
+    WEIR_TRY(weir_buckets_cut(tensor, tensors, bucket_bytes(t), whole, ((const weir_codec *)codec)->raw, t->param, t->grad, t->arena, &bucket, &t->lanes));
     WEIR_TRY(weir_lanes_make(bucket, t->lanes, s->codec, t->dry ? "sgd" : s->optim, t->arena, &t->lane)); /* dry: one without a memory */
     t->lane[t->lanes - 1].notes = WEIR_NOTES;
     for (int i = 0; i < t->lanes; i++) {
