@@ -79,7 +79,7 @@ static weir_err model_open(model *m)
     m->grad = WEIR_NEW(m->arena, float, PARAMS + 64);
     for (int i = 0; i < PARAMS; i++)
         m->param[i] = (float)(i % 101) / 64;
-    WEIR_TRY(weir_buckets_cut(&m->tensor, 1, ROOM_OF_BUCKET, false, WEIR_SMALL, m->param, m->grad, m->arena, &bucket, &m->lanes));
+    WEIR_TRY(weir_buckets_cut(&m->tensor, 1, &(weir_cut_rules){.bytes = ROOM_OF_BUCKET, .small = WEIR_SMALL}, m->param, m->grad, m->arena, &bucket, &m->lanes));
     return weir_lanes_make(bucket, m->lanes, "none", "sgd:momentum=0.9", m->arena, &m->lane);
 }
 

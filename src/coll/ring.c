@@ -11,7 +11,7 @@
 #include "coll/coll.h"
 #include <string.h>
 
-enum { WINDOW = 64 };
+enum { WINDOW = 64, PARTS = 16, SHORT = 64 << 10, LONG = 256 << 10 };
 
 typedef struct ring {
     int64_t segment, window;
@@ -19,7 +19,7 @@ typedef struct ring {
 } ring;
 
 static const weir_opt options[] = {
-    {"segment", WEIR_OPT_INT, offsetof(ring, segment), "262144", "bytes of a piece that travel together", .min = 64, .max = 1 << 30},
+    {"segment", WEIR_OPT_INT, offsetof(ring, segment), "0", "bytes of a piece that travel together; 0: by its length", .min = 0, .max = 1 << 30},
     {"window", WEIR_OPT_INT, offsetof(ring, window), "16", "segments under way at once", .min = 1, .max = WINDOW},
     {0},
 };
@@ -147,9 +147,12 @@ static weir_err go(trip *t)
 }
 
 /* Segments a piece of at most `most` bytes needs; at least one, so that even nothing is said. */
+/* Where nobody says how long they are, a piece is passed on in some 16 segments, unless that makes them too short or too long: with few, neighbours
+ * wait for each other at the end of each piece. */
 static void cut_segments(trip *t, size_t most, size_t unit)
 {
-    size_t segment = (size_t)t->self->segment / unit * unit;
+    size_t fit = most / PARTS < SHORT ? SHORT : most / PARTS > LONG ? LONG : most / PARTS;
+    size_t segment = (t->self->segment ? (size_t)t->self->segment : fit) / unit * unit;
 
     t->segment = segment ? segment : unit;
     t->nseg = most ? (int)((most + t->segment - 1) / t->segment) : 1;

@@ -2,13 +2,15 @@
 #include "exchange/lane.h"
 #include <string.h>
 
-enum { FIRST_PART = 4 }; /* the first bucket is this many times smaller: the wire starts early */
+enum {
+    FIRST_PART = 4, /* the first bucket is this many times smaller: the wire starts early */
+    TRIFLE = 16     /* what is this many times smaller than a bucket does not leave alone: a message more costs more than it waits */
+};
 
 /* What is being put together. `bucket` NULL: only counting. */
 typedef struct cutter {
     size_t limit; /* floats */
-    bool whole;
-    size_t small;
+    weir_cut_rules rules;
     weir_bucket *bucket;
     weir_view *view;
     int buckets, views;
@@ -46,7 +48,7 @@ static void add_tensor(cutter *c, const weir_tensor *t, bool tail)
 {
     size_t rows = t->dims > 1 ? (size_t)t->dim[0] : 1, cols = rows ? t->n / rows : 0, row = 0;
 
-    if (tail || c->whole) {
+    if (tail || c->rules.whole) {
         if (!tail && c->n && c->n + t->n > limit_now(c))
             close_bucket(c, false);
         add_view(c, t, 0, rows, cols);
@@ -58,6 +60,10 @@ static void add_tensor(cutter *c, const weir_tensor *t, bool tail)
             take = rows - row;
         /* what fits in one bucket is not cut merely because the open one is half full */
         if (take < rows - row && c->n && (take == 0 || t->n <= c->limit)) {
+            if (c->n < c->limit / TRIFLE && t->n <= c->limit) {
+                add_view(c, t, row, rows - row, cols);
+                return;
+            }
             close_bucket(c, false);
             continue;
         }
@@ -75,17 +81,17 @@ static void cut_all(cutter *c, const weir_tensor *tensor, int tensors)
     c->ready = -1;
     for (int tail = 0; tail < 2; tail++) {
         for (int i = 0; i < tensors; i++)
-            if (weir_tensor_small(&tensor[i], c->small) == (tail == 1))
+            if (weir_tensor_small(&tensor[i], c->rules.small) == (tail == 1))
                 add_tensor(c, &tensor[i], tail);
-        if (tail || c->n)
+        if (tail || (c->n && !c->rules.fuse))
             close_bucket(c, tail);
     }
 }
 
-weir_err weir_buckets_cut(const weir_tensor *tensor, int tensors, size_t bytes, bool whole, size_t small, float *param, float *grad,
-                          weir_arena *arena, weir_bucket **bucket, int *count)
+weir_err weir_buckets_cut(const weir_tensor *tensor, int tensors, const weir_cut_rules *rules, float *param, float *grad, weir_arena *arena, weir_bucket **bucket,
+                          int *count)
 {
-    cutter c = {.limit = bytes / sizeof(float), .whole = whole, .small = small, .param = param, .grad = grad};
+    cutter c = {.limit = rules->bytes / sizeof(float), .rules = *rules, .param = param, .grad = grad};
 
     cut_all(&c, tensor, tensors);
     weir_bucket *made = WEIR_NEW(arena, weir_bucket, c.buckets);

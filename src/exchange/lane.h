@@ -37,8 +37,14 @@ typedef struct weir_lane {
 } weir_lane;
 
 /* Cuts the flat vector into buckets of about `bytes` (the first ones smaller, so that the wire starts early), never a tensor that
- * must stay whole; the dense tail, of tensors under `small` elements, is the last bucket. */
-weir_err weir_buckets_cut(const weir_tensor *, int tensors, size_t bytes, bool whole, size_t small, float *param, float *grad, weir_arena *,
+ * must stay whole; the dense tail is the last bucket or the end of it. */
+typedef struct weir_cut_rules {
+    size_t bytes;
+    bool whole;   /* tensors are not cut */
+    bool fuse;    /* all is dense: the tail is no bucket of its own */
+    size_t small; /* elements below which a tensor belongs to the tail */
+} weir_cut_rules;
+weir_err weir_buckets_cut(const weir_tensor *, int tensors, const weir_cut_rules *, float *param, float *grad, weir_arena *,
                           weir_bucket **, int *count);
 /* Specs as the user wrote them; dense buckets get the codec `none`. */
 weir_err weir_lanes_make(weir_bucket *, int count, const char *codec, const char *optim, weir_arena *, weir_lane **);

@@ -32,7 +32,7 @@ enum {
     OFFER = 0, HAVE = 1, VERDICT = 2, NEVER = 0xffffff /* parts of a tag */
 };
 /* seconds: */
-static const double SPIN = 5e-6, GLIMPSE = 1e-6; /* of looking again and again, where there are cores enough; and where not */
+static const double SPIN = 2e-5, GLIMPSE = 1e-6; /* of looking again and again, where there are cores enough; and where not */
 static const double PATIENCE = 5e-5;             /* of yielding */
 static const double ROBBED = 2e-4;               /* that one yield may take */
 static const double GLANCE = 5e-4;               /* between looks at a flag when other fibres want to get on too */
@@ -290,7 +290,7 @@ static bool crowded(weir_net *n)
 /* What costs no sleep, and takes no time worth mentioning from others when it has failed before. */
 static bool soon(weir_net *n, weir_flag *f, uint32_t value)
 {
-    if (raised(f, value) || spin(n, f, value, n->wary || crowded(n) ? GLIMPSE : SPIN))
+    if (raised(f, value) || spin(n, f, value, crowded(n) ? GLIMPSE : SPIN))
         return true;
     if (n->wary) {
         n->wary--;

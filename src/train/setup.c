@@ -7,7 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { EVAL_BATCH = 128, BUCKET_BYTES = 4 << 20, LOADER_AHEAD = 2 };
+enum { EVAL_BATCH = 128, LOADER_AHEAD = 2 };
+enum { MOST_BUCKET = 4 << 20, LEAST_BUCKET = 128 << 10, BUCKETS = 4 }; /* bytes; so many at least, if they are not too small to be worth a message */
 
 static weir_model_input model_input(const weir_data_facts *f)
 {
@@ -104,11 +105,28 @@ static weir_err open_profile(weir_trainer *t)
                                       : weir_profile_new(t->stages, t->arena, &t->profile);
 }
 
+/* What the codec calls small. */
+static weir_err small_of(const weir_trainer *t, size_t *small)
+{
+    const weir_plug *codec;
+    void *coder;
+
+    *small = WEIR_SMALL;
+    WEIR_TRY(weir_plug_find(weir_codecs, "codec", t->set->codec, &codec));
+    if (((const weir_codec *)codec)->raw)
+        return WEIR_OK;
+    WEIR_TRY(weir_plug_make(codec, "codec", t->set->codec, t->arena, &coder));
+    *small = (size_t)((const weir_feedback *)coder)->small;
+    return WEIR_OK;
+}
+
 static weir_err open_model(weir_trainer *t)
 {
     weir_model_input in = model_input(&t->data.facts);
     int room = weir_plan_room(&t->plan);
 
+    WEIR_TRY(small_of(t, &in.small));
+    t->small = in.small;
     t->per_sample = t->data.facts.target == WEIR_TOKENS ? (double)t->data.facts.dim[0] : 1;
     /* windows of text are large: evaluation takes no more of them than training */
     t->eval_batch = room > EVAL_BATCH || (t->per_sample > 1 && room) ? room : EVAL_BATCH;
@@ -151,17 +169,11 @@ static void share(void *trainer, int64_t n, void (*part)(void *, int64_t, int64_
     weir_comm_lend(((weir_trainer *)trainer)->comm, run_loop, &(shared_loop){n, part, arg});
 }
 
-/* What the codec calls small. */
-static weir_err small_of(const weir_plug *codec, const char *spec, weir_arena *arena, size_t *small)
+static size_t bucket_bytes(const weir_trainer *t)
 {
-    void *coder;
+    size_t bytes = t->params * sizeof(float) / BUCKETS;
 
-    *small = WEIR_SMALL;
-    if (((const weir_codec *)codec)->raw)
-        return WEIR_OK;
-    WEIR_TRY(weir_plug_make(codec, "codec", spec, arena, &coder));
-    *small = (size_t)((const weir_feedback *)coder)->small;
-    return WEIR_OK;
+    return bytes < LEAST_BUCKET ? LEAST_BUCKET : bytes > MOST_BUCKET ? MOST_BUCKET : bytes;
 }
 
 static weir_err open_exchange(weir_trainer *t)
@@ -172,7 +184,6 @@ static weir_err open_exchange(weir_trainer *t)
     weir_bucket *bucket;
     weir_net_facts facts;
     int tensors;
-    size_t small;
     const weir_tensor *tensor = weir_model_tensors(t->model, &tensors);
 
     WEIR_TRY(weir_plug_find(weir_exchanges, "exchange", s->exchange, &exchange));
@@ -185,9 +196,9 @@ static weir_err open_exchange(weir_trainer *t)
                          s->optim, why);
     if (t->exact && !((const weir_codec *)codec)->raw)
         return weir_fail(WEIR_MISFIT, "--exact yes sums doubles: it cannot work with --codec %s", s->codec);
-    WEIR_TRY(small_of(codec, s->codec, t->arena, &small));
     bool whole = ((const weir_codec *)codec)->whole || ((const weir_optim *)optim)->whole;
-    WEIR_TRY(weir_buckets_cut(tensor, tensors, BUCKET_BYTES, whole, small, t->param, t->grad, t->arena, &bucket, &t->lanes));
+    weir_cut_rules rules = {bucket_bytes(t), whole, ((const weir_codec *)codec)->raw, t->small};
+    WEIR_TRY(weir_buckets_cut(tensor, tensors, &rules, t->param, t->grad, t->arena, &bucket, &t->lanes));
     WEIR_TRY(weir_lanes_make(bucket, t->lanes, s->codec, t->dry ? "sgd" : s->optim, t->arena, &t->lane)); /* dry: one without a memory */
     t->lane[t->lanes - 1].notes = WEIR_NOTES;
     for (int i = 0; i < t->lanes; i++) {

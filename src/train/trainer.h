@@ -50,7 +50,7 @@ typedef struct weir_trainer {
     bool dry;   /* sizes only: there are no parameters, no gradients and no batches */
     weir_batch eval_room;
     double *still_sum; /* room to average running statistics */
-    size_t params;
+    size_t params, small; /* small: tensors below belong to the dense tail */
     float *param, *grad; /* grad: WEIR_NOTES more */
     double *exact;       /* the same in double, where sums are taken so; else NULL */
     weir_lane *lane;
