@@ -12,6 +12,8 @@
 #include <math.h>
 #include <string.h>
 
+static const double LEAST_NORM = 1e-30; /* below, nothing is worth sending yet */
+
 typedef struct thin {
     size_t rows, cols, rank; /* rank 0: it goes whole */
     float *x;                /* M, while a step runs */
@@ -115,7 +117,7 @@ static void orthonormalise(thin *t)
             weir_vec_best()->axpy(p, -weir_quant_best()->dot(other, p, t->rows), other, t->rows);
         }
         norm = sqrt(weir_vec_best()->sumsq(p, t->rows));
-        weir_vec_best()->scale(p, norm > 1e-5 * before && isfinite(1 / norm) ? (float)(1 / norm) : 0, t->rows);
+        weir_vec_best()->scale(p, norm > 1e-5 * before && norm > LEAST_NORM ? (float)(1 / norm) : 0, t->rows);
     }
 }
 

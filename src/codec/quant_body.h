@@ -174,37 +174,22 @@ static uint32_t whole_word(const float *x)
 #endif
 }
 
-/* Sums run in 16 lanes of floats for a block, then in double. */
-static void split_sums(const float *x, size_t n, double *below, double *above)
-{
-    float low[LANES] = {0}, high[LANES] = {0};
-    size_t i = 0;
+typedef float lanes_f32 __attribute__((vector_size(64), aligned(4), may_alias));
+typedef int32_t lanes_i32 __attribute__((vector_size(64), aligned(4), may_alias));
 
-    for (; i + LANES <= n; i += LANES)
-#pragma omp simd
-        for (int l = 0; l < LANES; l++) {
-            float v = x[i + (size_t)l];
-            low[l] += v < 0 ? v : 0;
-            high[l] += v < 0 ? 0 : v;
-        }
-    for (size_t l = 0; i + l < n; l++) {
-        low[l] += x[i + l] < 0 ? x[i + l] : 0;
-        high[l] += x[i + l] < 0 ? 0 : x[i + l];
-    }
-    for (int l = 0; l < LANES; l++) {
-        *below += (double)low[l];
-        *above += (double)high[l];
-    }
-}
-
-static size_t to_bits(uint32_t *bits, const float *x, size_t n, double *below, double *above)
+/* Bits and sums of a block; sums run in 16 lanes of floats, then in double. */
+static size_t block_bits(uint32_t *bits, const float *x, size_t n, double *below, double *above)
 {
+    lanes_f32 low = {0}, high = {0};
     size_t up = 0, i = 0;
 
-    *below = *above = 0;
-    for (size_t k = 0; k < n; k += BLOCK)
-        split_sums(x + k, n - k < BLOCK ? n - k : BLOCK, below, above);
     for (; i + WORD <= n; i += WORD) {
+        for (int k = 0; k < WORD; k += LANES) {
+            lanes_f32 v = *(const lanes_f32 *)(x + i + k);
+            lanes_i32 minus = v < 0;
+            low += (lanes_f32)((lanes_i32)v & minus);
+            high += (lanes_f32)((lanes_i32)v & ~minus);
+        }
         bits[i / WORD] = whole_word(x + i);
         up += (size_t)__builtin_popcount(bits[i / WORD]);
     }
@@ -212,6 +197,24 @@ static size_t to_bits(uint32_t *bits, const float *x, size_t n, double *below, d
         bits[i / WORD] = word_of(x + i, (int)(n - i));
         up += (size_t)__builtin_popcount(bits[i / WORD]);
     }
+    for (int l = 0; i < n; i++, l = (l + 1) % LANES) {
+        low[l] += x[i] < 0 ? x[i] : 0;
+        high[l] += x[i] < 0 ? 0 : x[i];
+    }
+    for (int l = 0; l < LANES; l++) {
+        *below += (double)low[l];
+        *above += (double)high[l];
+    }
+    return up;
+}
+
+static size_t to_bits(uint32_t *bits, const float *x, size_t n, double *below, double *above)
+{
+    size_t up = 0;
+
+    *below = *above = 0;
+    for (size_t k = 0; k < n; k += BLOCK)
+        up += block_bits(bits + k / WORD, x + k, n - k < BLOCK ? n - k : BLOCK, below, above);
     return up;
 }
 
@@ -238,15 +241,13 @@ static void add_bits(float *restrict y, const uint32_t *restrict bits, float zer
 
 static float dot(const float *x, const float *y, size_t n)
 {
-    float lane[LANES] = {0};
+    lanes_f32 lane = {0};
     size_t i = 0;
 
     for (; i + LANES <= n; i += LANES)
-#pragma omp simd
-        for (int l = 0; l < LANES; l++)
-            lane[l] += x[i + (size_t)l] * y[i + (size_t)l];
-    for (size_t l = 0; i + l < n; l++)
-        lane[l] += x[i + l] * y[i + l];
+        lane += *(const lanes_f32 *)(x + i) * *(const lanes_f32 *)(y + i);
+    for (int l = 0; i < n; i++, l++)
+        lane[l] += x[i] * y[i];
     for (int half = LANES / 2; half; half /= 2)
         for (int l = 0; l < half; l++)
             lane[l] += lane[l + half];

@@ -1,6 +1,7 @@
 /* redsync.c - trimmed top-k, threshold search, one mean for all that is sent (RedSync, arXiv 1808.04357).
  *
- * Thresholds are mean + ratio (max - mean) of |x|, or, quantised, of x on the side whose turn it is. k = density * elements, at least one. By the size of
+ * Thresholds are mean + ratio (max - mean) of |x|, or, quantised, of x on the side whose turn it is; the mean is a sample's, and levels are tried on the few that a
+ * sieve has put aside. k = density * elements, at least one. By the size of
  * the tensor (select=auto):
  *   trimmed  ratio 0.8, 0.6, ... until k pass; the k largest of those are sent. For tensors below 4 MiB
  *   search   ratio is halved in [0, 1] until k to 2 k pass, and all of them are sent: fewer than k pass: lower, else higher. The threshold serves for `reuse` steps
@@ -9,7 +10,7 @@
  *
  * Body: places.h, valued unless quantised. */
 #include "codec/places.h"
-#include "codec/select.h"
+#include "codec/sieve.h"
 #include "core/vec.h"
 #include <math.h>
 #include <string.h>
@@ -17,7 +18,7 @@
 enum { AUTO, TRIMMED, SEARCH };
 enum { KEEP, DROP };
 enum { LARGE = 1 << 20 /* elements */, PROBES = 20 };
-static const double STEP = 0.2, FINEST = 1e-3;
+static const double STEP = 0.2, MORE = 2.5; /* MORE: of what is wanted is put aside */
 
 typedef struct redsync {
     weir_feedback feedback;
@@ -26,10 +27,8 @@ typedef struct redsync {
     bool quantise, rice;
     int64_t reuse;
     const weir_bucket *bucket;
-    size_t room;
     float *now, *next; /* thresholds, by view; 0: none to reuse */
-    uint32_t *word;
-    float *value, *copy;
+    weir_sieve sieve;
 } redsync;
 
 static const weir_opt options[] = {
@@ -58,13 +57,11 @@ static weir_err init(void *self, const weir_bucket *b, weir_arena *arena)
     size_t most = weir_codec_longest(b);
 
     s->bucket = b;
-    s->room = room_of(s, most);
     s->now = WEIR_NEW(arena, float, 2 * (size_t)b->views);
+    if (!s->now)
+        return weir_fail_nomem(2 * (size_t)b->views * sizeof(float));
     s->next = s->now + b->views;
-    s->word = WEIR_NEW(arena, uint32_t, most); /* of survivors too */
-    s->value = WEIR_NEW(arena, float, most);
-    s->copy = WEIR_NEW(arena, float, most);
-    return s->now && s->word && s->value && s->copy ? WEIR_OK : weir_fail_nomem(3 * most * sizeof(float));
+    return weir_sieve_make(&s->sieve, most, most_density(s), arena);
 }
 
 static size_t bound(const void *self)
@@ -88,113 +85,96 @@ static size_t usual(const void *self, weir_turn turn)
     return bytes;
 }
 
-/* ---- selection: of x, |x| made one-sided where a sign has its turn ---- */
+/* ---- selection, among what the sieve has put aside ---- */
 
-/* One tensor of a step: a[i] is what is compared. */
-typedef struct search {
-    const float *a;
-    size_t n, k;
-    double mean;
-    float most;
-} search;
+static float level(const weir_sieve *q, double ratio) { return (float)((double)q->mean + ratio * ((double)q->most - (double)q->mean)); }
 
-static float level(const search *q, double ratio) { return (float)(q->mean + ratio * ((double)q->most - q->mean)); }
+static size_t count(const weir_sieve *q, float least) { return weir_vec_best()->count_over(q->value, q->count, least); }
 
-/* The k-th largest by selection, where levels do not tell elements apart. */
-static float kth(redsync *s, const search *q)
+/* A threshold that k to 2 k pass; 0: there is none. */
+static float by_search(const weir_sieve *q, size_t k)
 {
-    float least;
-
-    memcpy(s->copy, q->a, q->n * sizeof *s->copy);
-    least = weir_select(s->copy, q->n, q->k);
-    return nextafterf(least, 0); /* so that it passes itself */
-}
-
-/* A threshold that k to 2 k pass, if there is one. */
-static float by_search(redsync *s, const search *q)
-{
-    const weir_vec *vec = weir_vec_best();
     double low = 0, high = 1;
 
-    for (int i = 0; i < PROBES && high - low > FINEST / 16; i++) {
+    for (int i = 0; i < PROBES; i++) {
         double ratio = (low + high) / 2;
-        size_t count = vec->count_over(q->a, q->n, level(q, ratio));
-        if (count >= q->k && count <= 2 * q->k)
+        size_t n = count(q, level(q, ratio));
+        if (n >= k && n <= 2 * k)
             return level(q, ratio);
-        if (count < q->k)
+        if (n < k)
             high = ratio;
         else
             low = ratio;
     }
-    return kth(s, q);
+    return 0;
 }
 
-static float by_trimming(redsync *s, const search *q)
+static void keep_over(weir_sieve *q, float least)
 {
-    const weir_vec *vec = weir_vec_best();
-    float least = 0;
-    size_t count = 0;
+    size_t kept = 0;
 
-    for (double ratio = 1 - STEP; count < q->k && ratio > -STEP / 2; ratio -= STEP)
-        count = vec->count_over(q->a, q->n, least = level(q, ratio));
-    if (count < q->k || count > q->n / 4)
-        return kth(s, q);
-    count = vec->over(q->a, q->n, least, s->word);
-    for (size_t i = 0; i < count; i++)
-        s->copy[i] = q->a[s->word[i]];
-    return nextafterf(weir_select(s->copy, count, q->k), 0);
+    for (size_t i = 0; i < q->count; i++)
+        if (fabsf(q->value[i]) > least) {
+            q->word[kept] = q->word[i];
+            q->value[kept++] = q->value[i];
+        }
+    q->count = kept;
 }
 
-static float threshold(redsync *s, int v, const search *q, weir_turn turn)
+/* The first of the levels that k pass, then the k largest of those. */
+static void by_trimming(weir_sieve *q, size_t k)
 {
-    bool search = s->select == SEARCH || (s->select == AUTO && q->n >= LARGE);
+    double ratio = 1 - STEP;
 
-    if (search && !s->quantise && s->now[v] > 0 && turn.step % (uint64_t)s->reuse)
-        return s->now[v];
-    return search ? by_search(s, q) : by_trimming(s, q);
+    while (ratio > STEP / 2 && count(q, level(q, ratio)) < k)
+        ratio -= STEP;
+    if (count(q, level(q, ratio)) >= k)
+        keep_over(q, level(q, ratio));
+    weir_sieve_thin(q, k);
 }
 
-/* What has its turn: |x|, or the side of x that is sent now, the other at 0. */
-static const float *compared(redsync *s, const float *x, size_t n, int side)
+static bool searches(const redsync *s, size_t n) { return s->select == SEARCH || (s->select == AUTO && n >= LARGE); }
+
+/* Chooses what is sent of a tensor; x is made, and nothing taken from it yet. */
+static void choose(redsync *s, weir_feed *f, int v, weir_turn turn, size_t k, int side)
 {
-    for (size_t i = 0; i < n; i++)
-        s->value[i] = side ? (x[i] * (float)side > 0 ? fabsf(x[i]) : 0) : fabsf(x[i]);
-    return s->value;
+    const weir_view *w = &s->bucket->view[v];
+    size_t n = weir_view_length(w);
+    bool search = searches(s, n);
+    weir_sieve *q = &s->sieve;
+
+    if (search && !s->quantise && s->now[v] > 0 && turn.step % (uint64_t)s->reuse) {
+        weir_sieve_over(q, f, w, s->next[v] = s->now[v], side);
+        if (q->count && q->count <= q->room) {
+            weir_sieve_thin(q, 2 * k < n ? 2 * k : n);
+            return;
+        }
+    } else
+        weir_sieve_share(q, f, w, turn, fmin(1, MORE * (double)k / (double)n), side);
+    s->next[v] = 0;
+    if (q->count < k || q->count > q->room)
+        weir_sieve_exact(q, weir_feed_place(f, w->at), n, k, side);
+    else if (!search)
+        by_trimming(q, k);
+    else if ((s->next[v] = by_search(q, k)) > 0)
+        keep_over(q, s->next[v]);
+    else
+        weir_sieve_thin(q, k);
 }
 
-/* Words of what passes, at most `room` of them: a threshold that served before may let more through. */
-static size_t collect(redsync *s, const float *a, const float *x, size_t n, float least, size_t room)
+/* Takes from x what is sent of it, and says what that is in the mean. */
+static float take(redsync *s, weir_feed *f, size_t at)
 {
-    size_t words = weir_vec_best()->over(a, n, least, s->word);
-
-    if (words > room) {
-        for (size_t i = 0; i < words; i++)
-            s->copy[i] = a[s->word[i]];
-        least = weir_select(s->copy, words, room);
-        size_t kept = 0;
-        for (size_t i = 0; i < words && kept < room; i++)
-            if (a[s->word[i]] >= least)
-                s->word[kept++] = s->word[i];
-        words = kept;
-    }
-    for (size_t i = 0; i < words; i++)
-        s->word[i] = s->word[i] << 1 | (x[s->word[i]] < 0);
-    return words;
-}
-
-/* Takes from x what is sent of it, and says what that is: the values, or their mean. */
-static float take(redsync *s, weir_feed *f, float *x, size_t at, size_t words)
-{
+    const weir_sieve *q = &s->sieve;
+    float *x = weir_feed_place(f, at), mean;
     double sum = 0;
-    float mean;
 
-    for (size_t k = 0; k < words; k++)
-        sum += fabs((double)x[s->word[k] >> 1]);
-    mean = words ? (float)(sum / (double)words) : 0;
-    for (size_t k = 0; k < words; k++) {
-        size_t i = s->word[k] >> 1;
-        s->value[k] = x[i];
-        x[i] = s->quantise && s->error == KEEP ? x[i] - (s->word[k] & 1 ? -mean : mean) : 0;
+    for (size_t k = 0; k < q->count; k++)
+        sum += fabs((double)q->value[k]);
+    mean = q->count ? (float)(sum / (double)q->count) : 0;
+    for (size_t k = 0; k < q->count; k++) {
+        size_t i = q->word[k] >> 1;
+        x[i] = s->quantise && s->error == KEEP ? x[i] - (q->word[k] & 1 ? -mean : mean) : 0;
         weir_feed_sent(f, at + i);
     }
     return mean;
@@ -203,18 +183,12 @@ static float take(redsync *s, weir_feed *f, float *x, size_t at, size_t words)
 static weir_places encode_view(redsync *s, weir_turn turn, weir_feed *f, int v, double density, unsigned char *to)
 {
     const weir_view *w = &s->bucket->view[v];
-    size_t n = weir_view_length(w), words;
-    float *x = weir_feed_whole(f, w->at, n), least, mean;
-    search q = {.a = compared(s, x, n, s->quantise ? (turn.step % 2 ? -1 : 1) : 0), .n = n, .k = weir_codec_share(density, n)};
-    double sum;
+    size_t n = weir_view_length(w);
+    float mean;
 
-    weir_vec_best()->size(q.a, n, &sum, &q.most);
-    q.mean = sum / (double)n;
-    least = q.most > 0 ? threshold(s, v, &q, turn) : 0;
-    s->next[v] = least;
-    words = q.most > 0 ? collect(s, q.a, x, n, least, room_of(s, n)) : 0;
-    mean = take(s, f, x, w->at, words);
-    return weir_places_write(s->word, words, n, s->quantise ? NULL : s->value, s->quantise ? mean : 0, s->rice, to);
+    choose(s, f, v, turn, weir_codec_share(density, n), s->quantise ? (turn.step % 2 ? -1 : 1) : 0);
+    mean = take(s, f, w->at);
+    return weir_places_write(s->sieve.word, s->sieve.count, n, s->quantise ? NULL : s->sieve.value, s->quantise ? mean : 0, s->rice, to);
 }
 
 static weir_err encode(void *self, weir_turn turn, weir_feed *f, void *msg, size_t *len)

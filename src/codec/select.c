@@ -47,11 +47,13 @@ float weir_select(float *x, size_t n, size_t k)
     return x[at];
 }
 
-size_t weir_select_sample(const weir_feed *f, size_t at, size_t n, uint64_t turn, float *to, size_t most)
+size_t weir_select_sample(const weir_feed *f, size_t at, size_t n, uint64_t turn, int side, float *to, size_t most)
 {
     size_t stride = n / most + 1, k = 0;
 
-    for (size_t i = (size_t)(turn * 0x9e3779b97f4a7c15ull >> 33) % stride; i < n; i += stride)
-        to[k++] = fabsf(weir_feed_at(f, at + i));
+    for (size_t i = (size_t)(turn * 0x9e3779b97f4a7c15ull >> 33) % stride; i < n; i += stride) {
+        float x = weir_feed_at(f, at + i);
+        to[k++] = side && x * (float)side <= 0 ? 0 : fabsf(x);
+    }
     return k;
 }

@@ -1,8 +1,7 @@
 /* strom.c - what has grown beyond a threshold is sent as +-threshold; the rest waits (Strom 2015).
  *
- * Each tensor of the bucket has a threshold of its own. A fixed one (tau=) is Strom's; else it follows the density aimed at, both ways: it is first read off a
- * sample of the first gradient, then drawn after the number that passed, but not lowered while most of those that are sent keep more than it back: they
- * could not drain.
+ * Each tensor of the bucket has a threshold of its own. A fixed one (tau=) is Strom's; else it is read off a sample of what is to be sent, so that the
+ * density aimed at passes, and lifted while most of those that are sent keep more than it back: they could not drain.
  *
  * Body: places.h, with value = threshold; an element that sends several quanta stands as often. Cells are taken where they are shorter. */
 #include "codec/places.h"
@@ -12,8 +11,8 @@
 #include <math.h>
 #include <string.h>
 
-enum { SAMPLE = 2048 };
-static const double FOLLOW = 0.3, FASTEST = 2, DRAIN = 1.1;
+enum { LEAST_SAMPLE = 512, SAMPLE = 16384, HITS = 16 /* of the sample, at least, if it is not too long */ };
+static const float LIFT = 1.1f, SINK = 1.05f, HIGHEST = 1e6f;
 
 typedef struct strom {
     weir_feedback feedback;
@@ -22,7 +21,7 @@ typedef struct strom {
     int pack;
     const weir_bucket *bucket;
     int cell;          /* bits that hold a number of quanta */
-    float *now, *next; /* thresholds, by view; 0: not known yet */
+    float *now, *next; /* by view: the factor on what the sample says */
     uint32_t *word, *hit;
     float *sample;
 } strom;
@@ -50,7 +49,11 @@ static weir_err init(void *self, const weir_bucket *b, weir_arena *arena)
     s->word = WEIR_NEW(arena, uint32_t, cells_bytes(s, most) / 4);
     s->hit = WEIR_NEW(arena, uint32_t, WEIR_TILE);
     s->sample = WEIR_NEW(arena, float, SAMPLE);
-    return s->now && s->word && s->hit && s->sample ? WEIR_OK : weir_fail_nomem(cells_bytes(s, most));
+    if (!s->now || !s->word || !s->hit || !s->sample)
+        return weir_fail_nomem(cells_bytes(s, most));
+    for (int v = 0; v < 2 * b->views; v++)
+        s->now[v] = 1;
+    return WEIR_OK;
 }
 
 static size_t bound(const void *self)
@@ -126,23 +129,25 @@ static void encode_tile(part *p, weir_feed *f, size_t at, size_t from, size_t n,
     weir_feed_leave(f, at + from, n);
 }
 
-static float guess(strom *s, const weir_feed *f, const weir_view *v, weir_turn turn, double density)
+/* What `density` of a sample passes. */
+static float quantile(strom *s, const weir_feed *f, const weir_view *v, weir_turn turn, double density)
 {
-    size_t n = weir_select_sample(f, v->at, weir_view_length(v), turn.step, s->sample, SAMPLE), k = (size_t)(density * (double)n);
-    float tau = n ? weir_select(s->sample, n, k ? k : 1) : 0;
+    size_t most = (size_t)(HITS / density), n, k;
+    float tau;
 
+    most = most < LEAST_SAMPLE ? LEAST_SAMPLE : most > SAMPLE ? SAMPLE : most;
+    n = weir_select_sample(f, v->at, weir_view_length(v), turn.step, 0, s->sample, most);
+    k = (size_t)(density * (double)n + 0.5);
+    tau = n ? weir_select(s->sample, n, k ? k : 1) : 0;
     return tau > 0 || !n ? tau : weir_select(s->sample, n, 1);
 }
 
-static float follow(const part *p, float tau, double density)
+/* Most that are sent keep more than the threshold back: such as these cannot drain, and want a higher one. */
+static float lifted(const part *p, float lift)
 {
-    double by = pow(((double)p->words + 1) / (density * (double)p->n + 1), FOLLOW);
+    float to = 2 * p->over > p->words ? lift * LIFT : lift / SINK;
 
-    by = by > FASTEST ? FASTEST : by < 1 / FASTEST ? 1 / FASTEST : by;
-    if (2 * p->over > p->words && by < DRAIN)
-        by = DRAIN;
-    by *= (double)tau;
-    return by > 1e-38 && by < 1e38 ? (float)by : tau;
+    return to < 1 ? 1 : to > HIGHEST ? HIGHEST : to;
 }
 
 static weir_places finish_part(const part *p, float tau)
@@ -164,13 +169,13 @@ static weir_err encode(void *self, weir_turn turn, weir_feed *f, void *msg, size
 
     for (int v = 0; v < b->views; v++) {
         part p = {.s = s, .n = weir_view_length(&b->view[v]), .to = to};
-        float tau = s->tau > 0 ? (float)s->tau : s->now[v] > 0 ? s->now[v] : guess(s, f, &b->view[v], turn, density);
+        float tau = s->tau > 0 ? (float)s->tau : s->now[v] * quantile(s, f, &b->view[v], turn, density);
         float least = tau > 0 ? tau : INFINITY; /* nothing to send yet */
         for (size_t k = 0; k < p.n; k += WEIR_TILE)
             encode_tile(&p, f, b->view[v].at, k, p.n - k < WEIR_TILE ? p.n - k : WEIR_TILE, least);
         rows[v] = finish_part(&p, tau);
         to += rows[v].bytes;
-        s->next[v] = s->tau > 0 || tau <= 0 ? 0 : follow(&p, tau, density);
+        s->next[v] = lifted(&p, s->now[v]);
     }
     *len = weir_message_head(msg, &weir_codec_strom, b->n, (size_t)(to - (unsigned char *)rows));
     return WEIR_OK;
@@ -193,7 +198,7 @@ static weir_err state(void *self, weir_io *io)
 {
     strom *s = self;
 
-    return s->tau > 0 ? WEIR_OK : weir_bucket_keep_each(s->bucket, "tau", s->now, WEIR_KEEP_MEAN, io);
+    return s->tau > 0 ? WEIR_OK : weir_bucket_keep_each(s->bucket, "lift", s->now, WEIR_KEEP_MEAN, io);
 }
 
 const weir_codec weir_codec_strom = {

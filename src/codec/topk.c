@@ -10,13 +10,9 @@
  *
  * Body: places.h, valued. */
 #include "codec/places.h"
-#include "codec/select.h"
-#include "core/vec.h"
-#include <math.h>
-#include <string.h>
+#include "codec/sieve.h"
 
 enum { SAMPLED, EXACT, HIERARCHICAL };
-enum { LEAST_SAMPLE = 256, MOST_SAMPLE = 16384, SPARE = 64 };
 
 typedef struct topk {
     weir_feedback feedback;
@@ -25,9 +21,7 @@ typedef struct topk {
     bool rice;
     const weir_codec *codec;
     const weir_bucket *bucket;
-    size_t room;      /* of words: for one tensor */
-    uint32_t *word, *hit;
-    float *value, *sample, *copy; /* copy: of a whole tensor, |x| */
+    weir_sieve sieve;
 } topk;
 
 #define TOPK_OPTIONS(density_, select_)                                                                                                        \
@@ -44,24 +38,16 @@ static double most_density(const topk *s) { return s->feedback.ramp > 0 && s->de
 /* Words that a message may have. */
 static size_t room_of(const topk *s, size_t n)
 {
-    size_t k = 2 * weir_codec_share(most_density(s), n) + SPARE;
+    size_t k = 2 * weir_codec_share(most_density(s), n);
 
     return k < n ? k : n;
 }
 
 static weir_err start(topk *s, const weir_codec *codec, const weir_bucket *b, weir_arena *arena)
 {
-    size_t most = weir_codec_longest(b);
-
     s->codec = codec;
     s->bucket = b;
-    s->room = room_of(s, most);
-    s->word = WEIR_NEW(arena, uint32_t, s->room);
-    s->value = WEIR_NEW(arena, float, s->room);
-    s->hit = WEIR_NEW(arena, uint32_t, WEIR_TILE);
-    s->sample = WEIR_NEW(arena, float, MOST_SAMPLE);
-    s->copy = WEIR_NEW(arena, float, most);
-    return s->word && s->value && s->hit && s->sample && s->copy ? WEIR_OK : weir_fail_nomem(most * sizeof(float));
+    return weir_sieve_make(&s->sieve, weir_codec_longest(b), most_density(s), arena);
 }
 
 static weir_err init(void *self, const weir_bucket *b, weir_arena *arena) { return start(self, &weir_codec_topk, b, arena); }
@@ -88,95 +74,20 @@ static size_t usual(const void *self, weir_turn turn)
     return bytes;
 }
 
-/* ---- selection ---- */
-
-/* The k largest of x, ties from the front; words and values. */
-static size_t select_exact(topk *s, const float *x, size_t n, size_t k)
-{
-    float least;
-    size_t ties = k, words = 0;
-
-    for (size_t i = 0; i < n; i++)
-        s->copy[i] = fabsf(x[i]);
-    least = weir_select(s->copy, n, k);
-    ties -= weir_vec_best()->count_over(x, n, least);
-    for (size_t i = 0; i < n && words < s->room; i++) {
-        float a = fabsf(x[i]);
-        bool tie = a == least && ties && a > 0;
-        if (!tie && !(a > least))
-            continue;
-        ties -= tie;
-        s->value[words] = x[i];
-        s->word[words++] = (uint32_t)i << 1 | (x[i] < 0);
-    }
-    return words;
-}
-
-/* Of the words there are, the k largest. */
-static size_t thin_out(topk *s, size_t words, size_t k)
-{
-    float least;
-    size_t kept = 0;
-
-    for (size_t i = 0; i < words; i++)
-        s->copy[i] = fabsf(s->value[i]);
-    least = weir_select(s->copy, words, k);
-    for (size_t i = 0; i < words && kept < k; i++)
-        if (fabsf(s->value[i]) >= least) {
-            s->word[kept] = s->word[i];
-            s->value[kept++] = s->value[i];
-        }
-    return kept;
-}
-
-/* All beyond `least`, while making x. More than there is room for: room + 1. */
-static size_t collect(topk *s, weir_feed *f, const weir_view *v, size_t room, float least)
-{
-    const weir_vec *vec = weir_vec_best();
-    size_t n = weir_view_length(v), words = 0;
-
-    for (size_t k = 0; k < n; k += WEIR_TILE) {
-        size_t some = n - k < WEIR_TILE ? n - k : WEIR_TILE, hits = 0;
-        const float *x = weir_feed_tile(f, v->at + k, some);
-        if (words <= room)
-            hits = vec->over(x, some, least, s->hit);
-        for (size_t h = 0; h < hits && words <= room; h++, words++)
-            if (words < room) {
-                s->value[words] = x[s->hit[h]];
-                s->word[words] = (uint32_t)(k + s->hit[h]) << 1 | (x[s->hit[h]] < 0);
-            }
-        weir_feed_leave(f, v->at + k, some);
-    }
-    return words;
-}
-
-static float threshold(topk *s, const weir_feed *f, const weir_view *v, weir_turn turn, double density)
-{
-    size_t n = weir_view_length(v), aim = n / 100, m, k;
-
-    aim = (double)aim * density < 8 ? (size_t)(8 / density) : aim; /* so that the threshold is one of several, not the sample's largest */
-    aim = aim < LEAST_SAMPLE ? LEAST_SAMPLE : aim > MOST_SAMPLE ? MOST_SAMPLE : aim;
-    m = weir_select_sample(f, v->at, n, turn.step, s->sample, aim);
-    k = (size_t)(density * (double)m + 0.5);
-    return weir_select(s->sample, m, k < 1 ? 1 : k);
-}
-
 /* Chooses what is sent of a tensor; x is made, and nothing taken from it yet. */
-static size_t choose(topk *s, weir_feed *f, const weir_view *v, weir_turn turn, double density)
+static void choose(topk *s, weir_feed *f, const weir_view *v, weir_turn turn, double density)
 {
-    size_t n = weir_view_length(v), k = weir_codec_share(density, n), room = room_of(s, n), words = room + 1;
-    float *x;
+    size_t n = weir_view_length(v), k = weir_codec_share(density, n);
 
-    if (s->select != EXACT && f->held && n > LEAST_SAMPLE)
-        words = collect(s, f, v, room, threshold(s, f, v, turn, density));
-    else
-        weir_feed_whole(f, v->at, n);
-    x = (f->held ? f->hold : f->grad) + v->at;
-    if (words > room || !words)
-        return select_exact(s, x, n, k);
-    if (words > (s->select == HIERARCHICAL ? k + k / 3 : 2 * k))
-        return thin_out(s, words, k);
-    return words;
+    if (s->select == EXACT || k == n) {
+        weir_sieve_exact(&s->sieve, weir_feed_whole(f, v->at, n), n, k, 0);
+        return;
+    }
+    weir_sieve_share(&s->sieve, f, v, turn, density, 0);
+    if (!s->sieve.count || s->sieve.count > s->sieve.room)
+        weir_sieve_exact(&s->sieve, weir_feed_place(f, v->at), n, k, 0);
+    if (s->sieve.count > (s->select == HIERARCHICAL ? k + k / 3 : 2 * k))
+        weir_sieve_thin(&s->sieve, k);
 }
 
 static weir_err encode(void *self, weir_turn turn, weir_feed *f, void *msg, size_t *len)
@@ -189,13 +100,14 @@ static weir_err encode(void *self, weir_turn turn, weir_feed *f, void *msg, size
 
     for (int v = 0; v < b->views; v++) {
         const weir_view *w = &b->view[v];
-        size_t words = choose(s, f, w, turn, density);
-        float *x = (f->held ? f->hold : f->grad) + w->at;
-        for (size_t k = 0; k < words; k++) {
-            x[s->word[k] >> 1] = 0;
-            weir_feed_sent(f, w->at + (s->word[k] >> 1));
+        float *x = weir_feed_place(f, w->at);
+        choose(s, f, w, turn, density);
+        for (size_t k = 0; k < s->sieve.count; k++) {
+            size_t i = s->sieve.word[k] >> 1;
+            x[i] = 0;
+            weir_feed_sent(f, w->at + i);
         }
-        rows[v] = weir_places_write(s->word, words, weir_view_length(w), s->value, 0, s->rice, to);
+        rows[v] = weir_places_write(s->sieve.word, s->sieve.count, weir_view_length(w), s->sieve.value, 0, s->rice, to);
         to += rows[v].bytes;
     }
     *len = weir_message_head(msg, s->codec, b->n, (size_t)(to - (unsigned char *)rows));

@@ -15,7 +15,7 @@
 #pragma clang diagnostic ignored "-Wpass-failed"
 #endif
 
-enum { LANES = 16 };
+enum { LANES = 16, SUM_BLOCK = 4096 };
 
 static void add(float *restrict y, const float *restrict x, size_t n)
 {
@@ -318,29 +318,34 @@ static size_t count_over(const float *x, size_t n, float least)
     return k;
 }
 
+/* Sixteen lanes, whatever the width of a register: compilers keep these in registers, arrays of lanes they do not. */
+typedef float lanes_f32 __attribute__((vector_size(64), aligned(4), may_alias));
+typedef int32_t lanes_i32 __attribute__((vector_size(64), aligned(4), may_alias));
+
+/* Sums run in floats for a block, then in double. */
 static void size_up(const float *x, size_t n, double *sum, float *most)
 {
-    double lane[LANES] = {0};
-    float top = 0;
-    size_t i = 0;
+    lanes_f32 top = {0};
 
-    for (; i + LANES <= n; i += LANES)
-#pragma omp simd reduction(max : top)
-        for (int l = 0; l < LANES; l++) {
-            float a = fabsf(x[i + (size_t)l]);
-            lane[l] += (double)a;
-            top = a > top ? a : top;
+    *sum = 0;
+    *most = 0;
+    for (size_t k = 0; k < n; k += SUM_BLOCK) {
+        size_t end = n - k < SUM_BLOCK ? n : k + SUM_BLOCK, i = k;
+        lanes_f32 part = {0};
+        for (; i + LANES <= end; i += LANES) {
+            lanes_f32 a = (lanes_f32)((lanes_i32)*(const lanes_f32 *)(x + i) & 0x7fffffff);
+            part += a;
+            top = (lanes_f32)(((lanes_i32)a & (a > top)) | ((lanes_i32)top & ~(a > top)));
         }
-    for (size_t l = 0; i + l < n; l++) {
-        float a = fabsf(x[i + l]);
-        lane[l] += (double)a;
-        top = a > top ? a : top;
+        for (int l = 0; i < end; i++, l++) {
+            part[l] += fabsf(x[i]);
+            top[l] = fabsf(x[i]) > top[l] ? fabsf(x[i]) : top[l];
+        }
+        for (int l = 0; l < LANES; l++)
+            *sum += (double)part[l];
     }
-    for (int half = LANES / 2; half; half /= 2)
-        for (int l = 0; l < half; l++)
-            lane[l] += lane[l + half];
-    *sum = lane[0];
-    *most = top;
+    for (int l = 0; l < LANES; l++)
+        *most = top[l] > *most ? top[l] : *most;
 }
 
 const weir_vec WEIR_VEC = {WEIR_VEC_ISA, add,  add_f64,   add_wide, narrow,  add_all, add_all_f64, scale,

@@ -251,7 +251,7 @@ static weir_err shape_node(const weir_graph *g, weir_node *n)
 
 static bool is_tail(const weir_graph *g, const weir_weights *w)
 {
-    return w->shape.dims < 2 || weir_shape_count(&w->shape, MAX_PARAMS) < (g->input.small ? g->input.small : WEIR_SMALL);
+    return w->shape.dims < 2 || weir_shape_count(&w->shape, MAX_PARAMS) < (g->input.small ? (int64_t)g->input.small : WEIR_SMALL);
 }
 
 static weir_err name_tensor(const weir_node *n, const weir_weights *w, size_t at, weir_arena *arena, weir_tensor *t)
