@@ -179,7 +179,7 @@ static weir_err add_row(dealing *d, const char *name, float *x, size_t at, size_
 static weir_err deal_range(weir_io *io, const char *name, float *x, size_t at, size_t n, size_t whole, weir_keep keep)
 {
     dealing *d = (dealing *)io;
-    int saved = d->d->saved, now = d->d->t->all.size, me = d->d->t->all.me;
+    int saved = d->d->saved, now = d->d->now, me = d->d->me;
 
     if (!apart(keep))
         return d->real->range(d->real, name, x, at, n, whole, keep);
@@ -203,5 +203,5 @@ weir_err weir_dealt_state(void *dealt, weir_io *real)
 {
     dealing d = {.io = {.loading = true, .range = deal_range, .u64 = deal_u64}, .d = dealt, .real = real};
 
-    return weir_trainer_state(d.d->t, &d.io);
+    return d.d->state(d.d->arg, &d.io);
 }

@@ -18,7 +18,11 @@ weir_err weir_gather_state(weir_trainer *, weir_gathered **);
 weir_err weir_gathered_state(void *gathered, weir_io *);
 void weir_gathered_free(weir_gathered *); /* NULL is allowed */
 
-/* Reading: the state as weir_trainer_state lists it, each worker with what is its. */
-typedef struct weir_dealt { weir_trainer *t; int saved; } weir_dealt; /* saved: workers that wrote it */
+/* Reading: what `state` lists, each worker with what is its. */
+typedef struct weir_dealt {
+    int saved, now, me; /* workers that wrote it; that read it; which of them this is */
+    weir_err (*state)(void *arg, weir_io *);
+    void *arg;
+} weir_dealt;
 weir_err weir_dealt_state(void *dealt, weir_io *);
 #endif

@@ -158,7 +158,7 @@ static weir_err resume(session *s, weir_trainer *t)
         return WEIR_OK;
     WEIR_TRY(weir_ckpt_find(s->set->resume, path));
     WEIR_TRY(weir_ckpt_peek(path, t->arena, &info));
-    weir_dealt dealt = {t, info.workers};
+    weir_dealt dealt = {info.workers, t->all.size, t->all.me, weir_trainer_state, t};
     what.state = weir_dealt_state;
     what.arg = &dealt;
     WEIR_TRY(weir_ckpt_load(path, t->all.size, &what, &left));
