@@ -23,7 +23,7 @@ def running(out):
     return wait_for(lambda: os.path.exists(out / 'log.jsonl') and len(events(out, 'step')) > 2)
 
 
-@pytest.mark.parametrize('trial', range(20))
+@pytest.mark.parametrize('trial', range(int(os.environ.get('TRIALS', 20))))
 def test_kill_any_rank(tmp_path, trial):
     rng = random.Random(trial)
     out, victim = tmp_path / 'run', rng.randrange(WORKERS)
