@@ -1,5 +1,5 @@
 """Options, help, bad input: the right code, one clear line, nothing lost."""
-import gzip, json, os, re, struct, subprocess
+import gzip, json, os, re, struct, subprocess, time
 import numpy as np
 import pytest
 from weirlib import ROOT, SMALL, WEIR, end, environment, events, tensors, train, weir
@@ -387,3 +387,59 @@ def test_disk_full(tmp_path):
         weir('eval', small / 'r')
     finally:
         subprocess.run(['umount', small])
+
+
+# ---- found by a stranger ----
+
+def test_a_log_that_cannot_be_written_is_named():
+    fails(14, 'train', *TINY, '--quiet', '--log', '/dev/full', says=['/dev/full'])
+
+
+def test_weights_that_are_not_finite_are_not_saved(tmp_path):
+    (tmp_path / 'lin.net').write_text('flatten\ndense fc out=classes\nsoftmax\n')
+    out = tmp_path / 'run'
+    fails(18, 'train', '--model', tmp_path / 'lin.net', '--data', SMALL, '--steps', 50, '--optim', 'sgd:decay=1', '--lr', 1e18, '--save-every', 1, '--keep', 1, '--threads', 1, '--quiet', '--out', out)
+    for a in tensors(out / 'latest' / 'model.safetensors').values(): assert np.all(np.isfinite(a))
+
+
+def test_another_optimiser_on_resume_is_a_misfit(tmp_path):
+    out = tmp_path / 'run'
+    train(out, *TINY, '--optim', 'sgd')
+    fails(16, 'train', '--resume', out, '--steps', 6, '--optim', 'adam', '--quiet', says=['--optim'])
+
+
+def test_resume_of_one_checkpoint(tmp_path):
+    out, other = tmp_path / 'run', tmp_path / 'other'
+    train(out, *TINY)
+    fails(2, 'train', '--resume', out / 'step-3', '--steps', 6, '--quiet', says=['--out', 'step-3'])
+    train(other, '--resume', out / 'step-3', '--steps', 6)
+    train(out, '--resume', out, '--steps', 6)
+    assert end(other)['params_hash'] == end(out)['params_hash']
+
+
+def test_eval_of_a_text_repeats_the_runs_number(tmp_path):
+    (tmp_path / 'text').mkdir()
+    for name in ('train', 'valid', 'test'): (tmp_path / 'text' / f'{name}.txt').write_text('the cat sat on the mat and the dog lay by the door\n' * 60)
+    out = tmp_path / 'run'
+    train(out, '--model', 'lstm-small:width=16', '--data', f'text:{tmp_path}/text,length=10', '--batch', 4, '--steps', 10, '--threads', 1)
+    said, _ = weir('eval', out)
+    assert f'{end(out)["value"]:.4f}' in said
+
+
+def test_out_on_rank_0_alone(tmp_path):
+    port, out = 24987, tmp_path / 'run'
+    ranks = [subprocess.Popen([WEIR, 'train', '--model', 'resnet20:width=4', '--data', 'synth:shape=3x32x32,classes=10,count=64,test=16', '--batch', '8', '--steps', '4', '--save-every', '2', '--threads', '1', '--quiet', '--rank', str(r),
+                               '--size', '2', '--rendezvous', f'127.0.0.1:{port}', *(['--out', str(out)] if r == 0 else [])], stderr=subprocess.PIPE, text=True, env=environment()) for r in range(2)]
+    for p in ranks:
+        _, err = p.communicate(timeout=60)
+        assert p.returncode == 0, err
+    assert end(out)['steps'] == 4 and (out / 'latest' / 'model.safetensors').exists()
+
+
+def test_a_signal_before_the_ranks_have_met_is_heard_at_once(tmp_path):
+    p = subprocess.Popen([WEIR, 'train', *map(str, TINY), '--rank', '0', '--size', '2', '--rendezvous', '127.0.0.1:24986', '--timeout', '60'], stderr=subprocess.PIPE, env=environment())
+    time.sleep(1)
+    began = time.time()
+    p.terminate()
+    p.communicate(timeout=30)
+    assert p.returncode == 143 and time.time() - began < 2

@@ -5,7 +5,7 @@
 
 static weir_err train(const weir_settings *s, int *stopped)
 {
-    static atomic_int stop; /* read by the signal thread until the process ends */
+    static atomic_int stop = WEIR_STOP_AT_ONCE; /* read by the signal thread until the process ends */
     weir_place place;
     weir_result result;
 

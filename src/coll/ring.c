@@ -146,8 +146,7 @@ static weir_err go(trip *t)
     return err;
 }
 
-/* Segments a piece of at most `most` bytes needs; at least one, so that even nothing is said. */
-/* Where nobody says how long they are, a piece is passed on in some 16 segments, unless that makes them too short or too long: with few, neighbours
+/* How many segments a piece of at most `most` bytes needs; at least one, so that even nothing is said. Where nobody says how long they are, a piece is passed on in some 16 segments, unless that makes them too short or too long: with few, neighbours
  * wait for each other at the end of each piece. */
 static void cut_segments(trip *t, size_t most, size_t unit)
 {

@@ -5,7 +5,7 @@
  *       return weir_io_u64(io, "steps", &s->steps, WEIR_KEEP_SAME);
  *   }
  * Names are put behind the prefix that weir_io_in set ("optim.conv1.weight."). Reading, a field of another size than the file's is
- * WEIR_DAMAGED; a missing one too, unless it may be dropped. */
+ * WEIR_DAMAGED; a missing one, unless it may be dropped, WEIR_MISFIT: other settings wrote it. */
 #ifndef WEIR_CORE_STATE_H
 #define WEIR_CORE_STATE_H
 #include "core/err.h"

@@ -84,11 +84,9 @@ static void look_at_cores(weir_net *n)
 {
     mpi_link *l = n->link;
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    int local = 0, mine;
+    int local = weir_net_here(n), mine;
     cpu_set_t set;
 
-    for (int p = 0; p < n->size; p++)
-        local += n->machine[p] == n->machine[n->rank];
     l->spin = local <= cores ? SPIN : 0;
     if (sched_getaffinity(0, sizeof set, &set))
         return;

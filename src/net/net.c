@@ -188,6 +188,15 @@ int weir_net_rank(const weir_net *n) { return n->rank; }
 int weir_net_size(const weir_net *n) { return n->size; }
 const char *weir_net_name(const weir_net *n) { return n->world->plug.name; }
 int weir_net_machine(const weir_net *n, int rank) { return n->machine ? n->machine[rank] : 0; }
+int weir_net_here(const weir_net *n)
+{
+    int count = 0;
+
+    for (int r = 0; r < n->size; r++)
+        count += weir_net_machine(n, r) == weir_net_machine(n, n->rank);
+    return count;
+}
+
 bool weir_net_simulated(const weir_net *n) { return n->world->facts.simulated; }
 bool weir_net_dry(const weir_net *n) { return n->dry; }
 weir_net_count weir_net_counted(const weir_net *n) { return n->count; }

@@ -166,6 +166,7 @@ int weir_net_rank(const weir_net *), weir_net_size(const weir_net *);
 const char *weir_net_name(const weir_net *); /* "zmq" */
 /* Ranks that share a machine's memory have the same number: the lowest rank there. */
 int weir_net_machine(const weir_net *, int rank);
+int weir_net_here(const weir_net *); /* ranks on this one's machine, itself included */
 bool weir_net_simulated(const weir_net *);   /* all ranks live in this process, and time is virtual */
 bool weir_net_dry(const weir_net *);         /* move sizes; do not touch (nor allocate) floats */
 typedef struct weir_net_count { uint64_t sent, received, messages, copied; } weir_net_count;

@@ -277,14 +277,16 @@ static bool yield(weir_net *n, weir_flag *f, uint32_t value)
     return false;
 }
 
-/* More ranks than cores that we may use. */
+/* More ranks on this machine than cores that we may use. */
 static bool crowded(weir_net *n)
 {
     cpu_set_t set;
 
-    if (!n->cores)
+    if (!n->cores) {
         n->cores = sched_getaffinity(0, sizeof set, &set) ? 1 : CPU_COUNT(&set);
-    return n->size > n->cores;
+        n->here = weir_net_here(n);
+    }
+    return n->here > n->cores;
 }
 
 /* What costs no sleep, and takes no time worth mentioning from others when it has failed before. */

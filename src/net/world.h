@@ -166,7 +166,7 @@ struct weir_net {
     _Atomic uint64_t doing; /* step << 8 | phase */
     weir_board *board;
     weir_net_count count;
-    int wary, cores; /* share.c's: waits to come that had better be asleep; 0: not counted yet */
+    int wary, cores, here; /* share.c's: waits to come that had better be asleep; cores (0: not counted yet) and ranks of this machine */
     struct weir_net_rt { weir_rt rt; weir_net *net; } rt;
 };
 weir_err weir_net_open(weir_net *, weir_sched *, const weir_world *, void *self, const weir_place *);

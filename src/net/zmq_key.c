@@ -97,5 +97,5 @@ weir_err weir_key_read(const char *path, weir_key *out)
     if (good)
         *out = k;
     weir_key_wipe(&k);
-    return good ? WEIR_OK : weir_fail(WEIR_INVALID, "%s holds no key of this version: weir keygen makes one", path);
+    return good ? WEIR_OK : weir_fail(WEIR_DENIED, "%s holds no key of this version: weir keygen makes one", path);
 }

@@ -2,8 +2,20 @@
 #include "train/checkpoint.h"
 #include "train/run.h"
 #include "train/trainer.h"
+#include <stdlib.h>
+#include <string.h>
 
 typedef struct evaluating { const char *checkpoint; weir_settings set; const weir_place *place; weir_result *result; weir_arena *arena; weir_trainer t; } evaluating;
+
+/* The batch that the run was trained with, where its settings say so. */
+static void take_batch(const char *settings, int64_t *batch)
+{
+    const char *line = settings && !strncmp(settings, "batch ", 6) ? settings : settings ? strstr(settings, "\nbatch ") : NULL;
+    long long n = line ? strtoll(line + strcspn(line, " "), NULL, 10) : 0;
+
+    if (n > 0)
+        *batch = n;
+}
 
 static weir_err evaluate(evaluating *e, weir_trainer *t)
 {
@@ -18,6 +30,8 @@ static weir_err evaluate(evaluating *e, weir_trainer *t)
         e->set.model = info.model;
     if (!e->set.data)
         e->set.data = info.data;
+    if (!weir_settings_given(&e->set, "batch")) /* texts are cut in as many streams */
+        take_batch(info.settings, &e->set.batch);
     e->set.steps = 1;
     WEIR_TRY(weir_trainer_open(t));
     weir_ckpt_body body = {.param = t->param, .state = weir_trainer_layers, .arg = t};

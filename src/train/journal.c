@@ -8,6 +8,7 @@
 struct weir_journal {
     weir_journal_setup set;
     FILE *file;
+    char *path;
     double shown;
     bool line_open; /* the terminal shows a line that is not finished */
 };
@@ -19,10 +20,14 @@ weir_err weir_journal_open(const weir_journal_setup *set, weir_journal **journal
     if (!j)
         return weir_fail_nomem(sizeof *j);
     j->set = *set;
+    if (set->path && !(j->path = strdup(set->path)))
+        return free(j), weir_fail_nomem(strlen(set->path));
     if (set->path && !(j->file = fopen(set->path, "a"))) {
+        free(j->path);
         free(j);
         return weir_fail(WEIR_DISK, "%s: cannot be written: %s", set->path, strerror(errno));
     }
+    j->set.path = j->path;
     *journal = j;
     return WEIR_OK;
 }
@@ -102,6 +107,7 @@ weir_err weir_journal_close(weir_journal *j)
     if (j->line_open)
         fputs("\r\033[K", j->set.people);
     bad = j->file && fclose(j->file);
+    free(j->path);
     free(j);
     return bad ? weir_fail(WEIR_DISK, "the log could not be written whole: %s", strerror(errno)) : WEIR_OK;
 }

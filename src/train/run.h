@@ -7,9 +7,12 @@
 #include <stdatomic.h>
 #include <stdio.h>
 
+/* Nobody waits for us yet: whoever reads signals may leave at once. */
+enum { WEIR_STOP_AT_ONCE = -1 };
+
 /* What the caller lends. All may be NULL. */
 typedef struct weir_hooks {
-    atomic_int *stop; /* set to a signal's number: checkpoint, then leave */
+    atomic_int *stop; /* set to a signal's number: checkpoint, then leave. It may begin as WEIR_STOP_AT_ONCE, and is 0 once all ranks have met */
     FILE *people;     /* progress */
     bool live;        /* it is a terminal */
     void (*event)(void *, const char *json);

@@ -147,9 +147,13 @@ weir_err weir_settings_resume(weir_settings *s)
 
     if (!s->resume)
         return WEIR_OK;
+    snprintf(path, sizeof path, "%s/model.safetensors", s->resume);
+    bool one = weir_path_exists(path);
+    if (one && !s->out)
+        return weir_fail(WEIR_USAGE, "--resume %s is one checkpoint: say with --out where the run goes on, or resume its run, %s/..", s->resume, s->resume);
     if (!s->out)
         s->out = s->resume;
-    snprintf(path, sizeof path, "%s/config", s->resume);
+    snprintf(path, sizeof path, one ? "%s/../config" : "%s/config", s->resume);
     return weir_path_exists(path) ? read_file(s, path, not_kept) : WEIR_OK;
 }
 

@@ -51,16 +51,6 @@ static weir_err name_streams(weir_trainer *t)
     return weir_model_streams(t->model, first, count, (uint64_t)t->data.facts.streams[WEIR_TRAIN]);
 }
 
-/* Ranks that share this one's cores. */
-static long ranks_here(const weir_net *net)
-{
-    long count = 0;
-
-    for (int r = 0; r < weir_net_size(net); r++)
-        count += weir_net_machine(net, r) == weir_net_machine(net, weir_net_rank(net));
-    return count;
-}
-
 /* On the comm task: where the collective sums it best. */
 static weir_err place_grad(void *trainer)
 {
@@ -133,7 +123,7 @@ static weir_err open_model(weir_trainer *t)
     t->eval_batch = room > EVAL_BATCH || (t->per_sample > 1 && room) ? room : EVAL_BATCH;
     t->threads = (int)t->set->threads;
     if (!t->threads) {
-        long share = sysconf(_SC_NPROCESSORS_ONLN) / ranks_here(t->net);
+        long share = sysconf(_SC_NPROCESSORS_ONLN) / weir_net_here(t->net);
         t->threads = share > 1 ? (int)share : 1;
     }
     weir_model_threads(t->threads);

@@ -23,6 +23,7 @@ typedef struct session {
     weir_tally tally;
     weir_journal *journal; /* rank 0 */
     int stopped;
+    bool saves; /* rank 0 has an --out: all take part in its checkpoints */
 } session;
 
 static weir_ckpt_body body(weir_trainer *t)
@@ -117,15 +118,41 @@ static weir_err write_checkpoint(session *s, weir_trainer *t, weir_gathered *sta
     return err ? err : weir_report_checkpoint(s->journal, t->step, saved.path, saved.bytes, saved.seconds);
 }
 
+/* What is saved is fit to go on from: all ranks hold the same, and come to the same. */
+static weir_err check_finite(const weir_trainer *t)
+{
+    int tensors;
+    const weir_tensor *tensor = weir_model_tensors(t->model, &tensors);
+
+    for (int i = 0; i < tensors; i++)
+        if (!weir_vec_best()->finite(t->param + tensor[i].at, tensor[i].n))
+            return weir_fail(WEIR_NAN, "step %llu: the weights of %s are not finite: nothing is saved; try a smaller --lr or --clip",
+                             (unsigned long long)t->step, tensor[i].name);
+    return WEIR_OK;
+}
+
+/* Whether there is anything to save is rank 0's to say, as it alone writes. */
+static weir_err agree_out(session *s, weir_trainer *t)
+{
+    uint64_t *out = WEIR_NEW(t->arena, uint64_t, t->all.size);
+
+    if (!out)
+        return weir_fail_nomem((size_t)t->all.size * sizeof *out);
+    WEIR_TRY(weir_trainer_gather(t, s->set->out != NULL, out));
+    s->saves = out[0] != 0;
+    return WEIR_OK;
+}
+
 static weir_err save(session *s, weir_trainer *t)
 {
     weir_gathered *state;
     weir_err err;
 
-    if (!s->set->out)
+    if (!s->saves)
         return WEIR_OK;
     weir_net_phase(t->net, WEIR_PHASE_SAVE, t->step);
     WEIR_TRY(weir_trainer_settle(t));
+    WEIR_TRY(check_finite(t));
     WEIR_TRY(weir_gather_state(t, &state));
     err = t->all.me ? WEIR_OK : write_checkpoint(s, t, state);
     weir_gathered_free(state);
@@ -248,6 +275,7 @@ static weir_err run(weir_comm *comm, session *s)
         WEIR_TRY(check_out(s->set));
     WEIR_TRY(weir_trainer_open(t));
     WEIR_TRY(resume(s, t));
+    WEIR_TRY(agree_out(s, t));
     if (weir_net_rank(net) == 0) {
         WEIR_TRY(write_config(s->set));
         WEIR_TRY(open_journal(s, t->rt));
@@ -298,12 +326,15 @@ static void close_trainer(void *arg) { weir_trainer_close(&((session *)arg)->t);
 static weir_err rank_main(weir_net *net, void *arg)
 {
     session *whole = arg, *s = malloc(sizeof *s);
+    int apart = WEIR_STOP_AT_ONCE;
     weir_result other;
     char why[WEIR_WHY_MAX];
 
     if (!s)
         return weir_fail_nomem(sizeof *s);
     *s = *whole;
+    if (whole->hooks->stop)
+        atomic_compare_exchange_strong(whole->hooks->stop, &apart, 0); /* all have met: from now on nobody leaves without a word */
     if (weir_net_rank(net) != whole->place->rank)
         s->result = &other;
     weir_err err = weir_comm_run(net, compute, close_trainer, s), closing = WEIR_OK;
