@@ -13,6 +13,11 @@ float *weir_feed_tile(weir_feed *f, size_t at, size_t n)
     float scale = f->scale;
     bool fine;
 
+    if (!f->speed && !held && scale == 1) { /* as it lies there */
+        if (!vec->finite(g, n) && f->bad > at)
+            f->bad = at;
+        return f->grad + at;
+    }
     if (f->speed) {
         vec->speed(f->tile, f->sped + at, f->speed + at, g, n, scale, f->momentum, f->nesterov);
         if (held)
@@ -37,7 +42,9 @@ float *weir_feed_whole(weir_feed *f, size_t at, size_t n)
 
     for (size_t k = 0; k < n; k += WEIR_TILE) {
         size_t some = n - k < WEIR_TILE ? n - k : WEIR_TILE;
-        memcpy(x + k, weir_feed_tile(f, at + k, some), some * sizeof *x);
+        const float *tile = weir_feed_tile(f, at + k, some);
+        if (tile != x + k)
+            memcpy(x + k, tile, some * sizeof *x);
     }
     return x;
 }

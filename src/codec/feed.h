@@ -26,7 +26,7 @@ typedef struct weir_feed {
 } weir_feed;
 
 /* One call for each tile, from the first to the last; then leave or keep, before the next. */
-/* Makes x[at .. at + n), n <= WEIR_TILE, in the tile. */
+/* Makes x[at .. at + n), n <= WEIR_TILE, in the tile; or gives its place in the gradient, where that is x. */
 float *weir_feed_tile(weir_feed *, size_t at, size_t n);
 /* What the tile holds now is what is held back of it: once through, never looked at again in this step. */
 void weir_feed_leave(weir_feed *, size_t at, size_t n);

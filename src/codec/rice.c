@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { MOST_BITS = 30 };
+enum { MOST_BITS = 30, SEEN = 56 /* bits that one look shows at least */ };
 
 /* Of a geometric gap with mean 1/D, b + 1 + what the ones take: the mean of gap >> b. */
 static double bits_at(double density, int b)
@@ -79,67 +79,54 @@ size_t weir_rice_write(const uint32_t *word, size_t count, int b, unsigned char 
     return (size_t)(w.at - to);
 }
 
-weir_rice weir_rice_begin(const unsigned char *at, size_t bytes, int b) { return (weir_rice){at, at + bytes, 0, 0, b, 0}; }
+weir_rice weir_rice_begin(const unsigned char *at, size_t bytes, int b) { return (weir_rice){at, bytes, 0, b, 0}; }
 
-/* At least 56 bits, or all there are. */
-static void fill(weir_rice *r)
+static bool over(const weir_rice *r) { return r->bit >> 3 >= r->bytes; }
+static unsigned next_bit(weir_rice *r)
 {
-    if (r->end - r->at >= 8) {
-        uint64_t more;
-        memcpy(&more, r->at, 8);
-        r->bits |= more << r->left;
-        r->at += (63 - r->left) >> 3;
-        r->left |= 56;
-        return;
-    }
-    while (r->left <= 56 && r->at < r->end) {
-        r->bits |= (uint64_t)*r->at++ << r->left;
-        r->left += 8;
-    }
+    unsigned bit = over(r) ? 0 : r->at[r->bit >> 3] >> (r->bit & 7) & 1;
+
+    r->bit++;
+    return bit;
 }
 
-static bool drop(weir_rice *r, int n)
+/* Bit by bit, where a word is long or the bytes end. */
+static bool read_slowly(weir_rice *r, size_t n, uint64_t *gap, unsigned *minus)
 {
-    if (n > r->left)
-        return false;
-    r->bits >>= n;
-    r->left -= n;
-    return true;
-}
+    uint64_t high = 0, low = 0;
 
-/* Ones up to a zero; more of them than any place needs are none of ours. */
-static bool ones(weir_rice *r, uint64_t most, uint64_t *n)
-{
-    uint64_t k = 0;
-    int run;
-
-    for (;;) {
-        fill(r);
-        run = ~r->bits ? __builtin_ctzll(~r->bits) : 64;
-        if (run < r->left)
-            break;
-        k += (uint64_t)r->left;
-        if (!r->left || k > most)
-            return false;
-        r->bits = 0;
-        r->left = 0;
-    }
-    *n = k + (uint64_t)run;
-    return *n <= most && drop(r, run + 1);
+    while (next_bit(r))
+        if (++high > n >> r->b)
+            return false; /* more ones than any place needs */
+    for (int k = 0; k < r->b; k++)
+        low |= (uint64_t)next_bit(r) << k;
+    *minus = next_bit(r);
+    *gap = high << r->b | low;
+    return r->bit <= 8 * (uint64_t)r->bytes;
 }
 
 bool weir_rice_read(weir_rice *r, size_t n, uint32_t *word, size_t count)
 {
+    uint64_t mask = (1ull << r->b) - 1, gap;
+    unsigned minus;
+
     for (size_t i = 0; i < count; i++) {
-        uint64_t high;
-        if (!ones(r, n >> r->b, &high))
+        uint64_t bits = 0;
+        bool whole = (r->bit >> 3) + 8 <= r->bytes;
+        if (whole)
+            memcpy(&bits, r->at + (r->bit >> 3), 8);
+        bits >>= r->bit & 7;
+        int ones = ~bits ? __builtin_ctzll(~bits) : 64, used = ones + r->b + 2;
+        if (whole && used <= SEEN) {
+            gap = (uint64_t)ones << r->b | (bits >> (ones + 1) & mask);
+            minus = bits >> (used - 1) & 1;
+            r->bit += (unsigned)used;
+        } else if (!read_slowly(r, n, &gap, &minus))
             return false;
-        if (r->left <= r->b)
-            fill(r);
-        r->place += high << r->b | (r->bits & ((1ull << r->b) - 1));
-        word[i] = (uint32_t)(r->place << 1) | (uint32_t)(r->bits >> r->b & 1);
-        if (!drop(r, r->b + 1) || r->place >= n)
+        r->place += gap;
+        if (r->place >= n)
             return false;
+        word[i] = (uint32_t)(r->place << 1) | minus;
     }
     return true;
 }

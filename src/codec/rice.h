@@ -15,9 +15,9 @@ int weir_rice_fit(size_t n, size_t count);
 size_t weir_rice_write(const uint32_t *word, size_t count, int b, unsigned char *to, size_t room);
 
 typedef struct weir_rice {
-    const unsigned char *at, *end;
-    uint64_t bits;
-    int left;      /* bits in `bits` */
+    const unsigned char *at;
+    size_t bytes;
+    uint64_t bit; /* the next one */
     int b;
     uint64_t place;
 } weir_rice;

@@ -47,7 +47,7 @@ void weir_sieve_over(weir_sieve *s, weir_feed *f, const weir_view *v, float leas
                 put_aside(s, (uint32_t)k + s->hit[h], x[s->hit[h]]);
         if (f->held)
             weir_feed_leave(f, v->at + k, some);
-        else
+        else if (x != weir_feed_place(f, v->at + k))
             memcpy(weir_feed_place(f, v->at + k), x, some * sizeof *x);
     }
 }
