@@ -61,7 +61,7 @@ static weir_err init(void *self, const weir_bucket *b, weir_arena *arena)
     if (!s->now)
         return weir_fail_nomem(2 * (size_t)b->views * sizeof(float));
     s->next = s->now + b->views;
-    return weir_sieve_make(&s->sieve, most, most_density(s), arena);
+    return weir_sieve_make(&s->sieve, b->dry ? 0 : most, most_density(s), arena);
 }
 
 static size_t bound(const void *self)

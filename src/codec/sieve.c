@@ -12,6 +12,8 @@ weir_err weir_sieve_make(weir_sieve *s, size_t n, double density, weir_arena *ar
     size_t room = TIMES * weir_codec_share(density, n) + SPARE;
 
     s->room = room < n ? room : n;
+    if (!n)
+        return WEIR_OK;
     s->word = WEIR_NEW(arena, uint32_t, s->room);
     s->value = WEIR_NEW(arena, float, s->room);
     s->size = WEIR_NEW(arena, float, n); /* of all, when selection is exact */

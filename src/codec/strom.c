@@ -43,6 +43,7 @@ static weir_err init(void *self, const weir_bucket *b, weir_arena *arena)
     size_t most = weir_codec_longest(b);
 
     s->bucket = b;
+    most = b->dry ? 0 : most;
     s->cell = s->quanta > 7 ? 8 : s->quanta > 1 ? 4 : 2;
     s->now = WEIR_NEW(arena, float, 2 * (size_t)b->views);
     s->next = s->now + b->views;

@@ -47,7 +47,7 @@ static weir_err start(topk *s, const weir_codec *codec, const weir_bucket *b, we
 {
     s->codec = codec;
     s->bucket = b;
-    return weir_sieve_make(&s->sieve, weir_codec_longest(b), most_density(s), arena);
+    return weir_sieve_make(&s->sieve, b->dry ? 0 : weir_codec_longest(b), most_density(s), arena);
 }
 
 static weir_err init(void *self, const weir_bucket *b, weir_arena *arena) { return start(self, &weir_codec_topk, b, arena); }

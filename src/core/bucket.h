@@ -43,6 +43,7 @@ typedef struct weir_bucket {
     int views;
     int ready;  /* full when backward has finished the tensors up to this number */
     bool dense; /* the tail: no codec but the exact one touches it */
+    bool dry;   /* sizes alone: whoever keeps something of its length keeps nothing */
 } weir_bucket;
 
 /* When: the same on every rank, so that randomness derived from it needs no state. */

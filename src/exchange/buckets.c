@@ -25,7 +25,7 @@ static void close_bucket(cutter *c, bool dense)
     if (c->bucket)
         c->bucket[c->buckets] = (weir_bucket){
             .id = c->buckets, .at = c->at, .n = c->n, .param = c->param ? c->param + c->at : NULL, .grad = c->grad ? c->grad + c->at : NULL, .ready = c->ready,
-            .view = c->view + c->first_view, .views = c->views - c->first_view, .dense = dense};
+            .view = c->view + c->first_view, .views = c->views - c->first_view, .dense = dense, .dry = !c->param && !c->grad};
     c->buckets++;
     c->at += c->n;
     c->n = 0;

@@ -13,7 +13,7 @@ static weir_err make_memory(weir_lane *lane, weir_arena *arena)
 {
     const weir_feedback *f = lane->feedback = lane->codec->raw ? NULL : lane->coder;
 
-    if (!f || !f->residual)
+    if (!f || !f->residual || lane->bucket->dry)
         return WEIR_OK;
     WEIR_TRY(make_pair(&lane->held, lane->bucket->n, arena));
     if (!f->correct || !lane->optim->momentum || !lane->optim->momentum(lane->stepper, &lane->momentum))

@@ -39,7 +39,7 @@ static weir_err cut_stripe(const weir_bucket *b, int p, int i, weir_arena *arena
 
     if (!view)
         return weir_fail_nomem((size_t)b->views * sizeof *view);
-    s->bucket = (weir_bucket){.id = b->id, .view = view};
+    s->bucket = (weir_bucket){.id = b->id, .view = view, .dry = b->dry};
     for (int v = 0; v < b->views; v++) {
         const weir_view *w = &b->view[v];
         size_t from = row_at(w, low), to = i == p - 1 ? w->rows : row_at(w, high);
@@ -60,6 +60,13 @@ static weir_err make_coder(const weir_lane *l, const weir_bucket *b, weir_arena 
     return l->codec->init(*coder, b, arena);
 }
 
+/* Stripes change hands: what was held back of an old one waits with the rest of what this worker holds back. */
+static void fold_owned(weir_lane *l)
+{
+    if (l->owned.now)
+        weir_vec_best()->add(l->held.now + l->stripe[l->mine].at, l->owned.now, l->stripe[l->mine].bucket.n);
+}
+
 static weir_err make_stripes(weir_lane *l, const weir_group *g, weir_arena *arena)
 {
     weir_stripe *s = WEIR_NEW(arena, weir_stripe, g->size);
@@ -74,11 +81,12 @@ static weir_err make_stripes(weir_lane *l, const weir_group *g, weir_arena *aren
     }
     WEIR_TRY(make_coder(l, &s[g->me].bucket, arena, &l->owner_coder));
     n = s[g->me].bucket.n;
+    fold_owned(l);
     l->stripe = s;
     l->stripes = g->size;
     l->mine = g->me;
     l->owned = (weir_pair){0};
-    if (!l->feedback->residual)
+    if (!l->feedback->residual || l->bucket->dry)
         return WEIR_OK;
     l->owned.now = WEIR_NEW(arena, float, n);
     l->owned.next = WEIR_NEW(arena, float, n);
