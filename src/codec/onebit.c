@@ -1,8 +1,7 @@
 /* onebit.c - one bit an element and two values a row, the means of what is below and of what is not below 0; the error waits (Seide et al. 2014,
- * whose matrices have their columns where ours have rows: the weights of one output). And sign: one value a tensor, the mean of |x|
- * (EF-signSGD).
+ * whose matrices have their columns where ours have rows: the weights of one output).
  *
- * Body: for each row (sign: for each tensor) two floats (sign: one), then a bit for each of its elements, from the lowest bit on, 1 where it is not below
+ * Body: for each row two floats, then a bit for each of its elements, from the lowest bit on, 1 where it is not below
  * 0, padded to 4 bytes. */
 #include "codec/message.h"
 #include "codec/quant.h"
@@ -24,33 +23,14 @@ static weir_err init(void *self, const weir_bucket *b, weir_arena *arena)
     return WEIR_OK;
 }
 
-static size_t bits_bytes(size_t n) { return (n + 31) / 32 * 4; }
-
 static size_t bound(const void *self)
 {
     const weir_bucket *b = ((const onebit *)self)->bucket;
     size_t bytes = WEIR_MESSAGE_HEAD;
 
     for (const weir_view *v = b->view; v < b->view + b->views; v++)
-        bytes += v->rows * (8 + bits_bytes(v->cols));
+        bytes += v->rows * (8 + weir_bits_bytes(v->cols));
     return bytes;
-}
-
-static size_t bound_sign(const void *self)
-{
-    const weir_bucket *b = ((const onebit *)self)->bucket;
-    size_t bytes = WEIR_MESSAGE_HEAD;
-
-    for (const weir_view *v = b->view; v < b->view + b->views; v++)
-        bytes += 4 + bits_bytes(weir_view_length(v));
-    return bytes;
-}
-
-static float mean(double sum, size_t n)
-{
-    float m = n ? (float)(sum / (double)n) : 0;
-
-    return isfinite(m) ? m : 0; /* what is not finite is the feed's to notice */
 }
 
 /* ---- encoding ---- */
@@ -61,13 +41,13 @@ static unsigned char *encode_row(weir_feed *f, size_t at, size_t n, unsigned cha
     double below, above;
     size_t up = weir_quant_best()->to_bits((uint32_t *)(void *)(to + 8), x, n, &below, &above);
 
-    value[0] = mean(below, n - up);
-    value[1] = mean(above, up);
+    value[0] = weir_mean(below, n - up);
+    value[1] = weir_mean(above, up);
     memcpy(to, value, 8);
     weir_quant_best()->add_bits(x, (const uint32_t *)(const void *)(to + 8), -value[0], -value[1], n);
     if (n <= WEIR_TILE)
         weir_feed_leave(f, at, n);
-    return to + 8 + bits_bytes(n);
+    return to + 8 + weir_bits_bytes(n);
 }
 
 static weir_err encode(void *self, weir_turn turn, weir_feed *f, void *msg, size_t *len)
@@ -84,43 +64,17 @@ static weir_err encode(void *self, weir_turn turn, weir_feed *f, void *msg, size
     return WEIR_OK;
 }
 
-static weir_err encode_sign(void *self, weir_turn turn, weir_feed *f, void *msg, size_t *len)
-{
-    const onebit *s = self;
-    const weir_bucket *b = s->bucket;
-    unsigned char *to = (unsigned char *)msg + WEIR_MESSAGE_HEAD;
-
-    (void)turn;
-    for (const weir_view *v = b->view; v < b->view + b->views; v++) {
-        size_t n = weir_view_length(v);
-        float *x = weir_feed_whole(f, v->at, n), value;
-        double below, above;
-        weir_quant_best()->to_bits((uint32_t *)(void *)(to + 4), x, n, &below, &above);
-        value = mean(above - below, n);
-        memcpy(to, &value, 4);
-        weir_quant_best()->add_bits(x, (const uint32_t *)(const void *)(to + 4), value, -value, n);
-        to += 4 + bits_bytes(n);
-    }
-    *len = weir_message_head(msg, &weir_codec_sign, b->n, bound_sign(s) - WEIR_MESSAGE_HEAD);
-    return WEIR_OK;
-}
-
 /* ---- decoding ---- */
 
-static weir_err decode_one(const weir_codec *codec, const unsigned char **from, int values, size_t n, float *acc)
+static weir_err decode_row(const unsigned char **from, size_t n, float *acc)
 {
     float value[2];
 
-    memcpy(value, *from, 4 * (size_t)values);
-    if (values == 1) {
-        value[1] = value[0];
-        value[0] = -value[1];
-    }
+    memcpy(value, *from, 8);
     if (!isfinite(value[0]) || !isfinite(value[1]))
-        return weir_message_bad(codec, "a value is not finite");
-    *from += 4 * values;
-    weir_quant_best()->add_bits(acc, (const uint32_t *)(const void *)*from, value[0], value[1], n);
-    *from += bits_bytes(n);
+        return weir_message_bad(&weir_codec_onebit, "a value is not finite");
+    weir_quant_best()->add_bits(acc, (const uint32_t *)(const void *)(*from + 8), value[0], value[1], n);
+    *from += 8 + weir_bits_bytes(n);
     return WEIR_OK;
 }
 
@@ -136,22 +90,7 @@ static weir_err decode(void *self, weir_turn turn, const void *msg, size_t len, 
         return weir_message_bad(&weir_codec_onebit, "it is of another length");
     for (const weir_view *v = b->view; v < b->view + b->views; v++)
         for (size_t r = 0; r < v->rows; r++)
-            WEIR_TRY(decode_one(&weir_codec_onebit, &body, 2, v->cols, acc + v->at + r * v->cols));
-    return WEIR_OK;
-}
-
-static weir_err decode_sign(void *self, weir_turn turn, const void *msg, size_t len, float *acc)
-{
-    const weir_bucket *b = ((const onebit *)self)->bucket;
-    const unsigned char *body;
-    size_t bytes;
-
-    (void)turn;
-    WEIR_TRY(weir_message_open(msg, len, &weir_codec_sign, b->n, &body, &bytes));
-    if (len != bound_sign(self))
-        return weir_message_bad(&weir_codec_sign, "it is of another length");
-    for (const weir_view *v = b->view; v < b->view + b->views; v++)
-        WEIR_TRY(decode_one(&weir_codec_sign, &body, 1, weir_view_length(v), acc + v->at));
+            WEIR_TRY(decode_row(&body, v->cols, acc + v->at + r * v->cols));
     return WEIR_OK;
 }
 
@@ -166,17 +105,4 @@ const weir_codec weir_codec_onebit = {
     .bound = bound,
     .encode = encode,
     .decode = decode,
-};
-
-const weir_codec weir_codec_sign = {
-    .plug = {"sign", "signs, and one value a tensor; the error waits", sizeof(onebit), options},
-    .combine = WEIR_COMBINE_STRIPE,
-    .rounds = 1,
-    .mark = 'G',
-    .rate = 0.4,
-    .drop = 0.7,
-    .init = init,
-    .bound = bound_sign,
-    .encode = encode_sign,
-    .decode = decode_sign,
 };

@@ -2,6 +2,7 @@
  * bits. */
 #ifndef WEIR_CODEC_QUANT_H
 #define WEIR_CODEC_QUANT_H
+#include <math.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -20,6 +21,15 @@ typedef struct weir_quant {
     void (*draw)(int8_t *level, const float *x, float factor, int most, uint64_t key, uint64_t at, size_t n);
     float (*dot)(const float *x, const float *y, size_t n);
 } weir_quant;
+
+static inline size_t weir_bits_bytes(size_t n) { return (n + 31) / 32 * 4; }
+/* 0 of none, and of what is not finite: that is the feed's to notice. */
+static inline float weir_mean(double sum, size_t n)
+{
+    float m = n ? (float)(sum / (double)n) : 0;
+
+    return isfinite(m) ? m : 0;
+}
 
 const weir_quant *weir_quant_best(void);
 const weir_quant *weir_quant_of(const char *isa); /* NULL: not on this machine */

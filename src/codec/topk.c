@@ -1,5 +1,4 @@
-/* topk.c - the largest elements of each tensor, as they are; the rest waits. And dgc: the same with the settings of Deep Gradient
- * Compression (Lin et al. 2018), whose corrections every lane has.
+/* topk.c - the largest elements of each tensor, as they are; the rest waits.
  *
  * k = density * elements, at least one. How they are found:
  *   exact         the k-th largest of all is the threshold
@@ -10,52 +9,35 @@
  *
  * Body: places.h, valued. */
 #include "codec/places.h"
-#include "codec/sieve.h"
+#include "codec/topk.h"
 
 enum { SAMPLED, EXACT, HIERARCHICAL };
 
-typedef struct topk {
-    weir_feedback feedback;
-    double density;
-    int select;
-    bool rice;
-    const weir_codec *codec;
-    const weir_bucket *bucket;
-    weir_sieve sieve;
-} topk;
-
-#define TOPK_OPTIONS(density_, select_)                                                                                                        \
-    {"density", WEIR_OPT_REAL, offsetof(topk, density), density_, "share of a tensor's elements to send", .min = 1e-7, .max = 1},             \
-    {"select", WEIR_OPT_CHOICE, offsetof(topk, select), select_, "how the largest are found", .choices = "sampled|exact|hierarchical"},       \
-    {"rice", WEIR_OPT_BOOL, offsetof(topk, rice), "yes", .help = "places in few bits"},                                                       \
-    {0},
-static const weir_opt options[] = {WEIR_FEEDBACK("yes", "yes", "0", "0"), TOPK_OPTIONS("0.01", "sampled")};
-static const weir_opt dgc_options[] = {WEIR_FEEDBACK("yes", "yes", "0", "1"), TOPK_OPTIONS("0.001", "hierarchical")};
+static const weir_opt options[] = {WEIR_FEEDBACK("yes", "yes", "0", "0"), WEIR_TOPK_OPTIONS("0.01", "sampled")};
 
 /* As dense as it ever gets. */
-static double most_density(const topk *s) { return s->feedback.ramp > 0 && s->density < 0.25 ? 0.25 : s->density; }
+static double most_density(const weir_topk *s) { return s->feedback.ramp > 0 && s->density < 0.25 ? 0.25 : s->density; }
 
 /* Words that a message may have. */
-static size_t room_of(const topk *s, size_t n)
+static size_t room_of(const weir_topk *s, size_t n)
 {
     size_t k = 2 * weir_codec_share(most_density(s), n);
 
     return k < n ? k : n;
 }
 
-static weir_err start(topk *s, const weir_codec *codec, const weir_bucket *b, weir_arena *arena)
+weir_err weir_topk_init(weir_topk *s, const weir_codec *codec, const weir_bucket *b, weir_arena *arena)
 {
     s->codec = codec;
     s->bucket = b;
     return weir_sieve_make(&s->sieve, b->dry ? 0 : weir_codec_longest(b), most_density(s), arena);
 }
 
-static weir_err init(void *self, const weir_bucket *b, weir_arena *arena) { return start(self, &weir_codec_topk, b, arena); }
-static weir_err init_dgc(void *self, const weir_bucket *b, weir_arena *arena) { return start(self, &weir_codec_dgc, b, arena); }
+static weir_err init(void *self, const weir_bucket *b, weir_arena *arena) { return weir_topk_init(self, &weir_codec_topk, b, arena); }
 
-static size_t bound(const void *self)
+size_t weir_topk_bound(const void *self)
 {
-    const topk *s = self;
+    const weir_topk *s = self;
     size_t bytes = WEIR_MESSAGE_HEAD;
 
     for (int v = 0; v < s->bucket->views; v++)
@@ -63,9 +45,9 @@ static size_t bound(const void *self)
     return bytes;
 }
 
-static size_t usual(const void *self, weir_turn turn)
+size_t weir_topk_usual(const void *self, weir_turn turn)
 {
-    const topk *s = self;
+    const weir_topk *s = self;
     double density = weir_codec_density(&s->feedback, turn, s->density);
     size_t bytes = WEIR_MESSAGE_HEAD;
 
@@ -75,7 +57,7 @@ static size_t usual(const void *self, weir_turn turn)
 }
 
 /* Chooses what is sent of a tensor; x is made, and nothing taken from it yet. */
-static void choose(topk *s, weir_feed *f, const weir_view *v, weir_turn turn, double density)
+static void choose(weir_topk *s, weir_feed *f, const weir_view *v, weir_turn turn, double density)
 {
     size_t n = weir_view_length(v), k = weir_codec_share(density, n);
 
@@ -90,9 +72,9 @@ static void choose(topk *s, weir_feed *f, const weir_view *v, weir_turn turn, do
         weir_sieve_thin(&s->sieve, k);
 }
 
-static weir_err encode(void *self, weir_turn turn, weir_feed *f, void *msg, size_t *len)
+weir_err weir_topk_encode(void *self, weir_turn turn, weir_feed *f, void *msg, size_t *len)
 {
-    topk *s = self;
+    weir_topk *s = self;
     const weir_bucket *b = s->bucket;
     double density = weir_codec_density(&s->feedback, turn, s->density);
     weir_places *rows = weir_places_rows(msg);
@@ -114,18 +96,12 @@ static weir_err encode(void *self, weir_turn turn, weir_feed *f, void *msg, size
     return WEIR_OK;
 }
 
-static weir_err decode(void *self, weir_turn turn, const void *msg, size_t len, float *acc)
+weir_err weir_topk_decode(void *self, weir_turn turn, const void *msg, size_t len, float *acc)
 {
-    const topk *s = self;
+    const weir_topk *s = self;
 
     (void)turn;
     return weir_places_decode(s->codec, s->bucket, msg, len, acc);
 }
 
-#define TOPK(name_, help_, options_, mark_, init_)                                                                                              \
-    {                                                                                                                                           \
-        .plug = {name_, help_, sizeof(topk), options_}, .combine = WEIR_COMBINE_GATHER, .rounds = 1, .sparse = true, .mark = mark_, .drop = 0.6, \
-        .init = init_, .bound = bound, .usual = usual, .encode = encode, .decode = decode,                                                      \
-    }
-const weir_codec weir_codec_topk = TOPK("topk", "the largest elements of each tensor; the rest waits", options, 'T', init);
-const weir_codec weir_codec_dgc = TOPK("dgc", "topk as in Deep Gradient Compression: one in a thousand, after a ramp", dgc_options, 'D', init_dgc);
+const weir_codec weir_codec_topk = WEIR_TOPK("topk", "the largest elements of each tensor; the rest waits", options, 'T', init);
