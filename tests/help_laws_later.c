@@ -66,6 +66,7 @@ typedef struct model {
     int lanes;
     weir_group group;
     weir_coll_use coll;
+    weir_ways *ways;
 } model;
 
 static weir_err model_open(model *m)
@@ -78,13 +79,14 @@ static weir_err model_open(model *m)
     m->grad = WEIR_NEW(m->arena, float, PARAMS + 64);
     for (int i = 0; i < PARAMS; i++)
         m->param[i] = (float)(i % 101) / 64;
-    WEIR_TRY(weir_buckets_cut(&m->tensor, 1, ROOM_OF_BUCKET, false, false, m->param, m->grad, m->arena, &bucket, &m->lanes));
+    WEIR_TRY(weir_buckets_cut(&m->tensor, 1, &(weir_cut_rules){.bytes = ROOM_OF_BUCKET, .small = WEIR_SMALL}, m->param, m->grad, m->arena, &bucket, &m->lanes));
     return weir_lanes_make(bucket, m->lanes, "none", "sgd:momentum=0.9", m->arena, &m->lane);
 }
 
 static weir_err model_group(model *m, weir_net *n, unsigned id, const int *members, int count)
 {
     WEIR_TRY(weir_group_make(n, id, members, count, m->arena, &m->group));
+    WEIR_TRY(weir_ways_make(m->lane, m->lanes, &m->group, 1, m->arena, &m->ways));
     return weir_coll_open("ring", &m->group, m->arena, &m->coll);
 }
 
@@ -115,7 +117,7 @@ static weir_err train_step(model *m, uint64_t step)
 
     backward(m, step);
     for (int i = 0; i < m->lanes; i++)
-        WEIR_TRY(weir_lane_sum(&m->lane[i], &m->coll, &m->group, (weir_turn){.step = step}));
+        WEIR_TRY(weir_lane_sum(&m->lane[i], m->ways, &m->coll, &m->group, (weir_turn){.step = step}, 1));
     for (int i = 0; i < m->lanes; i++)
         if (owner(m, i) == m->group.me)
             step_lane(&m->lane[i], step);
@@ -198,7 +200,7 @@ static weir_err replica_step(weir_net *n, model *m, uint64_t step, double *how)
     for (int i = 0; i < m->lanes; i++) {
         if (how && i == m->lanes / 2)
             WEIR_TRY(go_away(n, how));
-        WEIR_TRY(weir_lane_sum(&m->lane[i], &m->coll, &m->group, (weir_turn){.step = step}));
+        WEIR_TRY(weir_lane_sum(&m->lane[i], m->ways, &m->coll, &m->group, (weir_turn){.step = step}, 1));
     }
     WEIR_TRY(weir_barrier(&m->coll, &m->group)); /* nobody commits what another could not */
     for (int i = 0; i < m->lanes; i++)

@@ -460,7 +460,7 @@ static void plugs_are_listed(void **state)
     FILE *f = open_memstream(&text, &n);
 
     (void)state;
-    weir_plug_print(f, table, "axis");
+    weir_plug_print(f, table, "axis", NULL);
     fclose(f);
     assert_non_null(strstr(text, "axis\n  thing"));
     assert_non_null(strstr(text, "mode=two"));

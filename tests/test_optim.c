@@ -145,7 +145,8 @@ static void sgd_tells_its_momentum_and_refuses(void **unused)
     (void)unused;
 
     assert_int_equal(make(&m, "sgd:momentum=0.75", false), WEIR_OK);
-    assert_true(weir_optim_sgd.momentum(m.self[0]) == 0.75);
+    weir_momentum taken;
+    assert_true(weir_optim_sgd.momentum(m.self[0], &taken) && taken.factor == 0.75f);
     weir_arena_free(m.arena);
     assert_int_equal(make(&m, "sgd:nesterov=yes", false), WEIR_MISFIT);
     assert_non_null(strstr(weir_why_text(), "momentum"));

@@ -1,4 +1,4 @@
-/* bench.c - weir bench compute|train|allreduce. */
+/* bench.c - weir bench compute|train|allreduce|codec. */
 #include "cli/cli.h"
 #include "train/run.h"
 #include <stdlib.h>
@@ -9,13 +9,23 @@ static weir_err bench_defaults(weir_settings *s, const char *kind)
 {
     if (!strcmp(kind, "compute") && s->workers != 1)
         return weir_fail(WEIR_USAGE, "bench compute measures one worker: bench train takes --workers");
-    if (strcmp(kind, "allreduce") && !s->model)
+    if (strcmp(kind, "allreduce") && strcmp(kind, "codec") && !s->model)
         return weir_fail(WEIR_USAGE, "which model? --model NAME");
     if (!weir_settings_given(s, "optim"))
         s->optim = "sgd:momentum=0.9";
     if (!s->steps)
         s->steps = 20;
     return WEIR_OK;
+}
+
+static bool known(const char *kind)
+{
+    static const char *const kinds[] = {"compute", "train", "allreduce", "codec"};
+
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (!strcmp(kind, kinds[i]))
+            return true;
+    return false;
 }
 
 static weir_err bench(int argc, char **argv, weir_arena *arena, int *code)
@@ -28,12 +38,14 @@ static weir_err bench(int argc, char **argv, weir_arena *arena, int *code)
 
     WEIR_TRY(weir_settings_init(&s, arena));
     WEIR_TRY(cli_options(argc, argv, &s, extra, kind, 1));
-    if (!kind[0] || (strcmp(kind[0], "compute") && strcmp(kind[0], "train") && strcmp(kind[0], "allreduce")))
-        return weir_fail(WEIR_USAGE, "what is to be measured? weir bench compute|train|allreduce");
+    if (!kind[0] || !known(kind[0]))
+        return weir_fail(WEIR_USAGE, "what is to be measured? weir bench compute|train|allreduce|codec");
     WEIR_TRY(bench_defaults(&s, kind[0]));
     unsigned long long n = strtoull(floats, &end, 10);
     if (end == floats || *end || n > 1ull << 33)
         return weir_fail(WEIR_USAGE, "--floats %s: a whole number was expected", floats);
+    if (!strcmp(kind[0], "codec"))
+        return weir_bench_codec(weir_settings_given(&s, "codec") ? s.codec : NULL, (size_t)n, json != NULL, stdout);
     if (cli_launch(argc, argv, &s, code))
         return WEIR_OK;
     WEIR_TRY(cli_enter(&s, NULL, &place));

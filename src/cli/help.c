@@ -15,10 +15,10 @@ const cli_command cli_commands[] = {
      "--config FILE reads the same keys, one `key value` a line; options on the command line win.", "*"},
     {"eval", "weir eval DIR --data SPEC", "evaluates the newest whole checkpoint of a run directory, or the one named", cli_eval,
      "DIR is a run directory or a step-N inside it. Without --data and --model the run's own are used.", " data model threads batch "},
-    {"bench", "weir bench compute|train|allreduce [--model M] [--batch N] [--steps N] [--threads T] [--workers P] [--json]",
-     "measures whole steps on synthetic data, or a collective", cli_bench,
+    {"bench", "weir bench compute|train|allreduce|codec [--model M] [--batch N] [--steps N] [--threads T] [--workers P] [--json]",
+     "measures whole steps on synthetic data, a collective, or a codec", cli_bench,
      "compute and train: --steps N timed steps after 3 untimed ones; train also takes --exchange --codec --coll --net --optim.\n"
-     "allreduce: --floats N and --coll C (all that fit, if not given). --json prints one JSON object a line.",
+     "allreduce: --floats N and --coll C (all that fit, if not given). codec: --floats N and --codec C (all, if not given), on one core. --json prints one JSON object a line.",
      " model data batch accumulate steps threads workers exchange codec coll net optim lr clip exact profile seed timeout stall rank size rendezvous key insecure "},
     {"keygen", "weir keygen [FILE]", "makes a cluster key, which ranks on several machines know each other by", cli_keygen,
      "FILE is weir.key if none is named; one that exists is left alone. Copy it to every machine of yours, readable by you alone\n"
@@ -58,6 +58,19 @@ int cli_help(int argc, char **argv)
     return 0;
 }
 
+/* What bench/convergence holds it to. */
+static void print_promise(FILE *f, const weir_plug *plug)
+{
+    const weir_codec *c = (const weir_codec *)plug;
+
+    if (c->exact)
+        return;
+    fprintf(f, "      promise: at most %g points of accuracy below dense", c->drop);
+    if (c->rate > 0)
+        fprintf(f, ", at rate x %g", c->rate);
+    fprintf(f, "\n");
+}
+
 int cli_list(int argc, char **argv)
 {
     const struct { const char *name; weir_plugs table; } axis[] = {
@@ -69,7 +82,7 @@ int cli_list(int argc, char **argv)
         any = weir_model_list(stdout);
     for (size_t i = 0; i < sizeof axis / sizeof *axis; i++)
         if (argc < 2 || !strcmp(argv[1], axis[i].name)) {
-            weir_plug_print(stdout, axis[i].table, axis[i].name);
+            weir_plug_print(stdout, axis[i].table, axis[i].name, axis[i].table == weir_codecs ? print_promise : NULL);
             if (axis[i].table == weir_datas)
                 weir_data_print_sets(stdout);
             any = true;

@@ -1,4 +1,4 @@
-/* codec.c - the table. */
+/* codec.c - the table, and what several codecs do alike. */
 #include "codec/codec.h"
 
 #define X(name) &weir_codec_##name.plug,
@@ -7,3 +7,31 @@ static const weir_plug *const table[] = {
     NULL};
 #undef X
 weir_plugs weir_codecs = table;
+
+/* 1/4, 1/16, ... in five equal parts of the ramp: what Deep Gradient Compression warms up with. */
+double weir_codec_density(const weir_feedback *f, weir_turn turn, double final)
+{
+    double since = turn.epochs - f->warmup, density = 0.25;
+
+    if (since >= f->ramp)
+        return final;
+    for (int k = (int)(5 * since / f->ramp); k > 0; k--)
+        density /= 4;
+    return density > final ? density : final;
+}
+
+size_t weir_codec_share(double density, size_t n)
+{
+    size_t k = (size_t)(density * (double)n + 0.5);
+
+    return k < 1 ? 1 : k > n ? n : k;
+}
+
+size_t weir_codec_longest(const weir_bucket *b)
+{
+    size_t most = 0;
+
+    for (const weir_view *v = b->view; v < b->view + b->views; v++)
+        most = weir_view_length(v) > most ? weir_view_length(v) : most;
+    return most;
+}

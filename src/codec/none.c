@@ -15,10 +15,10 @@ static weir_err init(void *self, const weir_bucket *bucket, weir_arena *arena)
 
 static size_t bound(const void *self) { return ((const none *)self)->n * sizeof(float); }
 
-static weir_err encode(void *self, weir_turn turn, const float *x, void *msg, size_t *len)
+static weir_err encode(void *self, weir_turn turn, weir_feed *feed, void *msg, size_t *len)
 {
     (void)turn;
-    memcpy(msg, x, *len = bound(self));
+    memcpy(msg, weir_feed_whole(feed, 0, feed->n), *len = bound(self));
     return WEIR_OK;
 }
 
@@ -37,7 +37,7 @@ const weir_codec weir_codec_none = {
     .rounds = 1,
     .exact = true,
     .raw = true,
-    .sum = {sizeof(float), NULL},
+    .sum = &weir_sum_f32,
     .init = init,
     .bound = bound,
     .encode = encode,

@@ -5,6 +5,7 @@
  * backward: encoded, exchanged, stepped, owned, measured. */
 #ifndef WEIR_CORE_BUCKET_H
 #define WEIR_CORE_BUCKET_H
+#include "core/state.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -21,9 +22,9 @@ typedef struct weir_tensor {
     int ready;   /* backward finishes tensors in rising order of this number; equal numbers together */
 } weir_tensor;
 
-/* Worth a codec; the others make up the dense tail. */
+/* Not worth a codec: these make up the dense tail. WEIR_SMALL elements, if nobody says otherwise. */
 enum { WEIR_SMALL = 256 };
-static inline bool weir_tensor_small(const weir_tensor *t) { return t->dims < 2 || t->n < WEIR_SMALL; }
+static inline bool weir_tensor_small(const weir_tensor *t, size_t small) { return t->dims < 2 || t->n < small; }
 
 /* A tensor, or some rows of it, inside a bucket; seen as a matrix. */
 typedef struct weir_view {
@@ -31,6 +32,8 @@ typedef struct weir_view {
     size_t at, rows, cols; /* `at` counts from the bucket's beginning */
     size_t first;          /* the first element's place in the tensor */
 } weir_view;
+
+static inline size_t weir_view_length(const weir_view *v) { return v->rows * v->cols; }
 
 typedef struct weir_bucket {
     int id;
@@ -40,12 +43,14 @@ typedef struct weir_bucket {
     int views;
     int ready;  /* full when backward has finished the tensors up to this number */
     bool dense; /* the tail: no codec but the exact one touches it */
+    bool dry;   /* sizes alone: whoever keeps something of its length keeps nothing */
 } weir_bucket;
 
 /* When: the same on every rank, so that randomness derived from it needs no state. */
 typedef struct weir_turn {
     uint64_t step;
     unsigned round;
+    double epochs; /* passes over the data so far */
 } weir_turn;
 
 /* How to add two messages without decoding them; `unit` bytes are never split. */
@@ -56,4 +61,10 @@ typedef struct weir_sum {
     void (*all)(void *const *x, int k, size_t units);
 } weir_sum;
 extern const weir_sum weir_sum_f32, weir_sum_f64;
+
+/* Lists a vector as long as the bucket and in its order as fields TENSOR.what: each view as its place in the whole tensor, so that it
+ * does not matter how tensors are cut into buckets. */
+weir_err weir_bucket_keep(const weir_bucket *, const char *what, float *x, weir_keep, weir_io *);
+/* One number a view, as TENSOR.what.FIRST: a tensor cut over buckets has one in each. */
+weir_err weir_bucket_keep_each(const weir_bucket *, const char *what, float *x, weir_keep, weir_io *);
 #endif

@@ -265,7 +265,7 @@ weir_err weir_plug_make(const weir_plug *p, const char *axis, const char *spec, 
 
 /* ---- showing and checking ---- */
 
-static void print_one(FILE *f, const weir_plug *p)
+static void print_one(FILE *f, const weir_plug *p, void (*more)(FILE *, const weir_plug *))
 {
     fprintf(f, "  %-12s %s\n", p->name, p->help);
     for (const weir_opt *o = p->options; o && o->name; o++) {
@@ -273,13 +273,15 @@ static void print_one(FILE *f, const weir_plug *p)
         snprintf(head, sizeof head, "%s=%s", o->name, o->standard ? o->standard : "");
         fprintf(f, "      %-24s %s%s%s\n", head, o->help, o->choices ? ": " : "", o->choices ? o->choices : "");
     }
+    if (more)
+        more(f, p);
 }
 
-void weir_plug_print(FILE *f, weir_plugs table, const char *axis)
+void weir_plug_print(FILE *f, weir_plugs table, const char *axis, void (*more)(FILE *, const weir_plug *))
 {
     fprintf(f, "%s\n", axis);
     for (weir_plugs p = table; *p; p++)
-        print_one(f, *p);
+        print_one(f, *p, more);
 }
 
 static bool option_whole(const weir_plug *p, const weir_opt *o)

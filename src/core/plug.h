@@ -52,8 +52,8 @@ weir_err weir_opt_defaults(const weir_opt *, const char *owner, weir_arena *, vo
 weir_err weir_opt_set(const weir_opt *, const char *owner, const char *key, const char *value, weir_arena *, void *at);
 /* The value as the user would write it. */
 void weir_opt_show(const weir_opt *, const void *at, char *text, size_t room);
-/* One variant with its options, or all of an axis, for `weir list`. */
-void weir_plug_print(FILE *, weir_plugs, const char *axis);
+/* All of an axis with their options, for `weir list`; `more` (NULL: nobody) adds to each what its kind declares. */
+void weir_plug_print(FILE *, weir_plugs, const char *axis, void (*more)(FILE *, const weir_plug *));
 /* Loud check at start-up: names unique, defaults parse, offsets inside size. */
 weir_err weir_plug_check(weir_plugs, const char *axis);
 #endif

@@ -16,7 +16,7 @@ static const weir_vec *const upto_avx512[] = {&weir_vec_base, &weir_vec_avx2, &w
 
 const weir_vec *const *weir_vec_all(void)
 {
-    if (!__builtin_cpu_supports("avx2"))
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("f16c"))
         return upto_base;
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512vl"))

@@ -4,6 +4,7 @@
 #define WEIR_CORE_VEC_H
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /* The factors of a step of Adam, with all that depends on the step's number worked out. */
 typedef struct weir_adam {
@@ -28,7 +29,11 @@ typedef struct weir_vec {
     /* g = grad * scale + decay * w;  m = momentum * m + g;  w -= rate * (nesterov ? g + momentum * m : m) */
     void (*sgd)(float *w, float *m, const float *grad, size_t n, float rate, float momentum, float decay, float scale,
                 bool nesterov);
-    /* the same without momentum: no m */
+    /* the same where the gradient has its momentum already, and m is the decay's:
+     * d = decay * w;  m = momentum * m + d;  w -= rate * (grad * scale + (nesterov ? d + momentum * m : m)) */
+    void (*sgd_apart)(float *w, float *m, const float *grad, size_t n, float rate, float momentum, float decay, float scale,
+                      bool nesterov);
+    /* without momentum: no m */
     void (*sgd_plain)(float *w, const float *grad, size_t n, float rate, float decay, float scale);
     /* g = grad * scale + decay * w;  s += g * g;  w -= rate * (g / (sqrt(s) + eps)) */
     void (*adagrad)(float *w, float *s, const float *grad, size_t n, float rate, float decay, float eps, float scale);
@@ -36,6 +41,15 @@ typedef struct weir_vec {
      * w = keep * w - rate * (m / (sqrt(v) * root + eps)) */
     void (*adam)(float *w, float *m, float *v, const float *grad, size_t n, const weir_adam *);
     bool (*finite)(const float *x, size_t n);
+    /* x = held + scale * grad (held NULL: 0); whether all x are finite */
+    bool (*feed)(float *x, const float *grad, float scale, const float *held, size_t n);
+    /* g = scale * grad;  sped = momentum * speed + g;  x = nesterov ? g + momentum * sped : sped */
+    void (*speed)(float *x, float *sped, const float *speed, const float *grad, size_t n, float scale, float momentum, bool nesterov);
+    void (*stream)(float *y, const float *x, size_t n); /* y = x, past the caches */
+    /* the places with |x| > least, rising; room for n of them. How many there are */
+    size_t (*over)(const float *x, size_t n, float least, uint32_t *where);
+    size_t (*count_over)(const float *x, size_t n, float least);
+    void (*size)(const float *x, size_t n, double *sum, float *most); /* of |x|; sum: lanes in double */
 } weir_vec;
 
 /* The best variant this machine has and WEIR_ISA allows. */

@@ -10,7 +10,7 @@ enum {
 /* What is being put together. `bucket` NULL: only counting. */
 typedef struct cutter {
     size_t limit; /* floats */
-    bool whole, fuse;
+    weir_cut_rules rules;
     weir_bucket *bucket;
     weir_view *view;
     int buckets, views;
@@ -25,7 +25,7 @@ static void close_bucket(cutter *c, bool dense)
     if (c->bucket)
         c->bucket[c->buckets] = (weir_bucket){
             .id = c->buckets, .at = c->at, .n = c->n, .param = c->param ? c->param + c->at : NULL, .grad = c->grad ? c->grad + c->at : NULL, .ready = c->ready,
-            .view = c->view + c->first_view, .views = c->views - c->first_view, .dense = dense};
+            .view = c->view + c->first_view, .views = c->views - c->first_view, .dense = dense, .dry = !c->param && !c->grad};
     c->buckets++;
     c->at += c->n;
     c->n = 0;
@@ -48,7 +48,7 @@ static void add_tensor(cutter *c, const weir_tensor *t, bool tail)
 {
     size_t rows = t->dims > 1 ? (size_t)t->dim[0] : 1, cols = rows ? t->n / rows : 0, row = 0;
 
-    if (tail || c->whole) {
+    if (tail || c->rules.whole) {
         if (!tail && c->n && c->n + t->n > limit_now(c))
             close_bucket(c, false);
         add_view(c, t, 0, rows, cols);
@@ -81,17 +81,17 @@ static void cut_all(cutter *c, const weir_tensor *tensor, int tensors)
     c->ready = -1;
     for (int tail = 0; tail < 2; tail++) {
         for (int i = 0; i < tensors; i++)
-            if (weir_tensor_small(&tensor[i]) == (tail == 1))
+            if (weir_tensor_small(&tensor[i], c->rules.small) == (tail == 1))
                 add_tensor(c, &tensor[i], tail);
-        if (tail || (c->n && !c->fuse))
+        if (tail || (c->n && !c->rules.fuse))
             close_bucket(c, tail);
     }
 }
 
-weir_err weir_buckets_cut(const weir_tensor *tensor, int tensors, size_t bytes, bool whole, bool fuse, float *param, float *grad,
-                          weir_arena *arena, weir_bucket **bucket, int *count)
+weir_err weir_buckets_cut(const weir_tensor *tensor, int tensors, const weir_cut_rules *rules, float *param, float *grad, weir_arena *arena, weir_bucket **bucket,
+                          int *count)
 {
-    cutter c = {.limit = bytes / sizeof(float), .whole = whole, .fuse = fuse, .param = param, .grad = grad};
+    cutter c = {.limit = rules->bytes / sizeof(float), .rules = *rules, .param = param, .grad = grad};
 
     cut_all(&c, tensor, tensors);
     weir_bucket *made = WEIR_NEW(arena, weir_bucket, c.buckets);

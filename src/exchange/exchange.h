@@ -21,6 +21,8 @@ typedef struct weir_exchange_env {
     /* Cuts a loop over the threads that computed the gradient, which wait while `finish` runs. NULL: there are none. */
     void (*share)(void *sharer, int64_t n, void (*part)(void *arg, int64_t from, int64_t to), void *arg);
     void *sharer;
+    uint64_t seed;
+    double clip; /* as every commit will say it: under a codec with a residual each worker clips what it adds */
 } weir_exchange_env;
 
 /* What a step's commit is given, and tells. */

@@ -1,20 +1,39 @@
-/* lane.c - one bucket's way out and back. */
+/* lane.c - one bucket's memory: made, committed, saved. Its way out and back is in ways.c. */
 #include "exchange/lane.h"
 #include "core/vec.h"
+
+static weir_err make_pair(weir_pair *p, size_t n, weir_arena *arena)
+{
+    p->now = WEIR_NEW(arena, float, n);
+    p->next = WEIR_NEW(arena, float, n);
+    return p->now && p->next ? WEIR_OK : weir_fail_nomem(2 * n * sizeof(float));
+}
+
+static weir_err make_memory(weir_lane *lane, weir_arena *arena)
+{
+    const weir_feedback *f = lane->feedback = lane->codec->raw ? NULL : lane->coder;
+
+    if (!f || !f->residual || lane->bucket->dry)
+        return WEIR_OK;
+    WEIR_TRY(make_pair(&lane->held, lane->bucket->n, arena));
+    if (!f->correct || !lane->optim->momentum || !lane->optim->momentum(lane->stepper, &lane->momentum))
+        return WEIR_OK;
+    return make_pair(&lane->speed, lane->bucket->n, arena);
+}
 
 static weir_err make_lane(weir_lane *lane, weir_bucket *bucket, const char *codec, const char *optim, weir_arena *arena)
 {
     const weir_plug *plug;
 
     lane->bucket = bucket;
-    if (bucket->dense)
-        codec = "none";
-    WEIR_TRY(weir_plug_find(weir_codecs, "codec", codec, &plug));
-    WEIR_TRY(weir_plug_make(plug, "codec", codec, arena, &lane->coder));
+    lane->spec = bucket->dense ? "none" : codec;
+    WEIR_TRY(weir_plug_find(weir_codecs, "codec", lane->spec, &plug));
+    WEIR_TRY(weir_plug_make(plug, "codec", lane->spec, arena, &lane->coder));
     lane->codec = (const weir_codec *)plug;
     WEIR_TRY(weir_plug_find(weir_optims, "optimiser", optim, &plug));
     WEIR_TRY(weir_plug_make(plug, "optimiser", optim, arena, &lane->stepper));
     lane->optim = (const weir_optim *)plug;
+    WEIR_TRY(make_memory(lane, arena)); /* before the optimiser makes its own: it may have less to keep */
     WEIR_TRY(lane->codec->init(lane->coder, bucket, arena));
     return lane->optim->init(lane->stepper, bucket, arena);
 }
@@ -31,19 +50,65 @@ weir_err weir_lanes_make(weir_bucket *bucket, int count, const char *codec, cons
     return WEIR_OK;
 }
 
-weir_err weir_lane_sum(weir_lane *lane, weir_coll_use *coll, weir_group *group, weir_turn turn)
+bool weir_lane_warm(const weir_lane *lane, weir_turn turn)
 {
-    size_t n = lane->bucket->n + lane->notes;
+    return !lane->feedback || turn.epochs >= lane->feedback->warmup + lane->feedback->ramp;
+}
 
-    (void)turn; /* codecs that draw or negotiate will need it */
-    if (!lane->exact)
-        return weir_allreduce(coll, group, lane->bucket->grad, n, &weir_sum_f32);
-    WEIR_TRY(weir_allreduce(coll, group, lane->exact, n, &weir_sum_f64));
-    weir_vec_best()->narrow(lane->bucket->grad, lane->exact, n);
+static void turn_over(weir_pair *p)
+{
+    float *old = p->now;
+
+    if (!p->fresh)
+        return;
+    p->now = p->next;
+    p->next = old;
+    p->fresh = false;
+}
+
+void weir_lane_commit(weir_lane *lane)
+{
+    turn_over(&lane->held);
+    turn_over(&lane->speed);
+    turn_over(&lane->owned);
+    if (!lane->codec->keep)
+        return;
+    lane->codec->keep(lane->coder);
+    for (int i = 0; i < lane->stripes; i++)
+        lane->codec->keep(lane->stripe[i].coder);
+    if (lane->stripes)
+        lane->codec->keep(lane->owner_coder);
+}
+
+double weir_lane_held(const weir_lane *lane) { return lane->held.now ? weir_vec_best()->sumsq(lane->held.now, lane->bucket->n) : 0; }
+
+/* Every element has one owner. All ranks name all tensors, if only to say that they own nothing of them. */
+static weir_err keep_owned(weir_lane *lane, weir_io *io)
+{
+    const weir_bucket *b = lane->bucket;
+    const weir_stripe *s = &lane->stripe[lane->mine];
+
+    for (const weir_view *v = b->view; v < b->view + b->views; v++) {
+        size_t end = v->at + weir_view_length(v), low = s->at > v->at ? s->at : v->at, high = s->at + s->bucket.n < end ? s->at + s->bucket.n : end;
+        size_t n = high > low ? high - low : 0, mark = weir_io_in(io, v->tensor->name);
+        weir_err err = weir_io_range(io, "owner-residual", lane->owned.now + (n ? low - s->at : 0), n ? v->first + low - v->at : 0, n, v->tensor->n, WEIR_KEEP_STREAM);
+        weir_io_out(io, mark);
+        WEIR_TRY(err);
+    }
     return WEIR_OK;
 }
 
 weir_err weir_lane_state(weir_lane *lane, weir_io *io)
 {
-    return lane->optim->state ? lane->optim->state(lane->stepper, lane->bucket, io) : WEIR_OK;
+    const weir_bucket *b = lane->bucket;
+
+    if (lane->optim->state)
+        WEIR_TRY(lane->optim->state(lane->stepper, b, io));
+    if (lane->held.now)
+        WEIR_TRY(weir_bucket_keep(b, "residual", lane->held.now, WEIR_KEEP_SUM, io));
+    if (lane->speed.now)
+        WEIR_TRY(weir_bucket_keep(b, "corrected", lane->speed.now, WEIR_KEEP_SUM, io));
+    if (lane->owned.now)
+        WEIR_TRY(keep_owned(lane, io));
+    return lane->codec->state ? lane->codec->state(lane->coder, io) : WEIR_OK;
 }

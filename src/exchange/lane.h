@@ -1,4 +1,8 @@
-/* lane.h - all that belongs to one bucket on its way out and back: the bucket, its codec, its optimiser, its memory. */
+/* lane.h - all that belongs to one bucket on its way out and back: the bucket, its codec, its optimiser, its memory.
+ *
+ * What is not sent waits here (error feedback), and momentum is kept here, before the codec, where the optimiser has one and the codec
+ * keeps something back: momentum after the exchange would amplify what comes late, in bursts. Both have two places: the old one stays as it is until the
+ * step is committed. */
 #ifndef WEIR_EXCHANGE_LANE_H
 #define WEIR_EXCHANGE_LANE_H
 #include "codec/codec.h"
@@ -6,12 +10,26 @@
 #include "core/bucket.h"
 #include "optim/optim.h"
 
+/* A memory with a spare: what is written to the spare counts from the commit on. */
+typedef struct weir_pair { float *now, *next; bool fresh; } weir_pair;
+
+/* A stripe of the bucket, and who encodes it. */
+typedef struct weir_stripe { weir_bucket bucket; size_t at, bytes; void *coder; } weir_stripe;
+
 typedef struct weir_lane {
     weir_bucket *bucket;
     const weir_codec *codec;
+    const char *spec;
     void *coder;
+    const weir_feedback *feedback; /* the first thing in the coder; NULL: floats as they are */
     const weir_optim *optim;
     void *stepper;
+    weir_momentum momentum; /* taken over from the optimiser; factor 0: it keeps its own */
+    weir_pair held, speed;  /* NULLs where none is kept */
+    weir_stripe *stripe;    /* STRIPE: one a member; what is held back of this one's own, as its owner, is `owned` */
+    int stripes, mine;
+    void *owner_coder;
+    weir_pair owned;
     size_t notes;     /* floats behind the bucket's gradient that are summed with it (the last lane's, see exchange.h) */
     double *exact;    /* the gradient with its notes as sums in double, which are exchanged in its place; NULL: floats are */
     void *owner;      /* whose lane it is: the exchange passes it on, unread */
@@ -19,12 +37,28 @@ typedef struct weir_lane {
 } weir_lane;
 
 /* Cuts the flat vector into buckets of about `bytes` (the first ones smaller, so that the wire starts early), never a tensor that
- * must stay whole; the dense tail is the last bucket or, if `fuse` (all is dense), the end of it. */
-weir_err weir_buckets_cut(const weir_tensor *, int tensors, size_t bytes, bool whole, bool fuse, float *param, float *grad, weir_arena *,
+ * must stay whole; the dense tail is the last bucket or the end of it. */
+typedef struct weir_cut_rules {
+    size_t bytes;
+    bool whole;   /* tensors are not cut */
+    bool fuse;    /* all is dense: the tail is no bucket of its own */
+    size_t small; /* elements below which a tensor belongs to the tail */
+} weir_cut_rules;
+weir_err weir_buckets_cut(const weir_tensor *, int tensors, const weir_cut_rules *, float *param, float *grad, weir_arena *,
                           weir_bucket **, int *count);
 /* Specs as the user wrote them; dense buckets get the codec `none`. */
 weir_err weir_lanes_make(weir_bucket *, int count, const char *codec, const char *optim, weir_arena *, weir_lane **);
-/* The gradient of this lane becomes the sum over the group, through the lane's codec; of doubles the sum is rounded once. [blocks] */
-weir_err weir_lane_sum(weir_lane *, weir_coll_use *, weir_group *, weir_turn);
+
+/* Memory in which lanes take turns, for a group. */
+typedef struct weir_ways weir_ways;
+weir_err weir_ways_make(weir_lane *, int lanes, const weir_group *, uint64_t seed, weir_arena *, weir_ways **);
+/* The gradient of this lane, times `scale`, becomes the sum over the group, through the lane's codec; of doubles the sum is rounded once. What is
+ * not finite is WEIR_NAN and names the tensor. Nothing counts before weir_lane_commit. [blocks] */
+weir_err weir_lane_sum(weir_lane *, weir_ways *, weir_coll_use *, weir_group *, weir_turn, float scale);
+/* Whether the codec's warm-up is over. */
+bool weir_lane_warm(const weir_lane *, weir_turn);
+void weir_lane_commit(weir_lane *);
+/* The square of the norm of what is held back here. */
+double weir_lane_held(const weir_lane *);
 weir_err weir_lane_state(weir_lane *, weir_io *);
 #endif

@@ -7,7 +7,6 @@
 /* Bounds: an activation of one sample, and all parameters together, in floats. */
 #define MAX_ACT ((int64_t)1 << 36)
 #define MAX_PARAMS ((int64_t)1 << 38)
-enum { SMALL_TENSOR = 256 }; /* what has fewer elements is not worth compressing */
 
 /* ---- one layer ---- */
 
@@ -250,7 +249,10 @@ static weir_err shape_node(const weir_graph *g, weir_node *n)
 
 /* ---- tensors ---- */
 
-static bool is_tail(const weir_weights *w) { return w->shape.dims < 2 || weir_shape_count(&w->shape, MAX_PARAMS) < SMALL_TENSOR; }
+static bool is_tail(const weir_graph *g, const weir_weights *w)
+{
+    return w->shape.dims < 2 || weir_shape_count(&w->shape, MAX_PARAMS) < (g->input.small ? (int64_t)g->input.small : WEIR_SMALL);
+}
 
 static weir_err name_tensor(const weir_node *n, const weir_weights *w, size_t at, weir_arena *arena, weir_tensor *t)
 {
@@ -310,7 +312,7 @@ static weir_err order_tensors(weir_graph *g, weir_arena *arena)
     for (int tail = 0; tail < 2; tail++)
         for (int i = g->nodes - 1; i >= 0; i--)
             for (int k = g->node[i].owner >= 0; k < g->node[i].weights; k++)
-                if (is_tail(&g->node[i].weight[k]) == tail)
+                if (is_tail(g, &g->node[i].weight[k]) == tail)
                     WEIR_TRY(add_tensor(g, &g->node[i], k, arena));
     for (int i = 0; i < g->nodes; i++)
         for (int k = 0; k < g->node[i].stills; k++)

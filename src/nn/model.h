@@ -17,6 +17,7 @@ typedef struct weir_model_input {
     bool tokens; /* int32 tokens, not floats; dim[0] is the window */
     weir_score_kind kind;
     int64_t classes; /* how many classes, the vocabulary, or targets a sample: the name `classes` in model files */
+    size_t small;    /* tensors of fewer elements stand in the dense tail; 0: WEIR_SMALL */
 } weir_model_input;
 
 /* A batch: n samples, 0 allowed. */

@@ -33,7 +33,7 @@ static void step(void *self, const weir_bucket *b, uint64_t number, double rate,
 
 static weir_err state(void *self, const weir_bucket *b, weir_io *io)
 {
-    return weir_optim_keep(b, "sum", ((const adagrad *)self)->s, io);
+    return weir_bucket_keep(b, "sum", ((const adagrad *)self)->s, WEIR_KEEP_SAME, io);
 }
 
 static const weir_opt options[] = {

@@ -43,6 +43,6 @@ weir_err weir_moments_state(void *self, const weir_bucket *b, weir_io *io)
 {
     const weir_moments *s = self;
 
-    WEIR_TRY(weir_optim_keep(b, "exp_avg", s->m, io));
-    return weir_optim_keep(b, "exp_avg_sq", s->v, io);
+    WEIR_TRY(weir_bucket_keep(b, "exp_avg", s->m, WEIR_KEEP_SAME, io));
+    return weir_bucket_keep(b, "exp_avg_sq", s->v, WEIR_KEEP_SAME, io);
 }

@@ -4,7 +4,8 @@
 #define WEIR_OPTIM_OPTIM_H
 #include "core/bucket.h"
 #include "core/plug.h"
-#include "core/state.h"
+
+typedef struct weir_momentum { float factor; bool nesterov; } weir_momentum;
 
 typedef struct weir_optim {
     weir_plug plug;
@@ -15,11 +16,11 @@ typedef struct weir_optim {
     /* What continues a run: fields TENSOR.what (weir_io_in with the tensor's name), each view a range of the whole tensor's field
      * (weir_io_range), so that other buckets can take it up. NULL: none. */
     weir_err (*state)(void *self, const weir_bucket *, weir_io *);
-    double (*momentum)(const void *self); /* the factor, for those who correct it before a codec. NULL: 0 */
+    /* Before init: somebody else (a lane, before its codec) gives gradients their momentum from now on; what is decayed keeps its own here. False, or
+     * NULL: there is none. */
+    bool (*momentum)(void *self, weir_momentum *);
 } weir_optim;
 
-/* Lists a vector of the optimiser's, as long as the bucket and in its order, as fields TENSOR.what. */
-weir_err weir_optim_keep(const weir_bucket *, const char *what, float *x, weir_io *);
 /* x^n by squaring: pow() may differ in its last bit between machines. */
 double weir_power(double x, uint64_t n);
 

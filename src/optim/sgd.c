@@ -6,7 +6,8 @@
 typedef struct sgd {
     double momentum, decay;
     bool nesterov;
-    float *v; /* NULL without momentum: nothing to keep */
+    bool apart; /* gradients come with their momentum: v is that of the decay alone */
+    float *v;   /* NULL: nothing to keep */
 } sgd;
 
 static weir_err init(void *self, const weir_bucket *b, weir_arena *a)
@@ -15,7 +16,7 @@ static weir_err init(void *self, const weir_bucket *b, weir_arena *a)
 
     if (s->nesterov && s->momentum == 0)
         return weir_fail(WEIR_MISFIT, "optim sgd: nesterov=yes needs a momentum above 0");
-    if (s->momentum > 0 && !(s->v = WEIR_NEW(a, float, b->n)))
+    if (s->momentum > 0 && !(s->apart && s->decay == 0) && !(s->v = WEIR_NEW(a, float, b->n)))
         return weir_fail_nomem(b->n * sizeof(float));
     return WEIR_OK;
 }
@@ -30,7 +31,9 @@ static void step(void *self, const weir_bucket *b, uint64_t number, double rate,
         float decay = v->tensor->decays ? (float)s->decay : 0, *w = b->param + v->at;
         const float *grad = b->grad + v->at;
         size_t n = v->rows * v->cols;
-        if (s->v)
+        if (s->v && s->apart)
+            vec->sgd_apart(w, s->v + v->at, grad, n, (float)rate, (float)s->momentum, decay, scale, s->nesterov);
+        else if (s->v)
             vec->sgd(w, s->v + v->at, grad, n, (float)rate, (float)s->momentum, decay, scale, s->nesterov);
         else
             vec->sgd_plain(w, grad, n, (float)rate, decay, scale);
@@ -41,10 +44,18 @@ static weir_err state(void *self, const weir_bucket *b, weir_io *io)
 {
     const sgd *s = self;
 
-    return s->v ? weir_optim_keep(b, "momentum", s->v, io) : WEIR_OK;
+    return s->v ? weir_bucket_keep(b, "momentum", s->v, WEIR_KEEP_SAME, io) : WEIR_OK;
 }
 
-static double momentum(const void *self) { return ((const sgd *)self)->momentum; }
+static bool momentum(void *self, weir_momentum *out)
+{
+    sgd *s = self;
+
+    if (s->momentum == 0)
+        return false;
+    *out = (weir_momentum){(float)s->momentum, s->nesterov};
+    return s->apart = true;
+}
 
 static const weir_opt options[] = {
     {"momentum", WEIR_OPT_REAL, offsetof(sgd, momentum), "0", "how much of the last move is kept", .min = 0, .max = 0.99999},

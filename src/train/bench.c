@@ -17,7 +17,7 @@ double weir_peak_rss_mib(void)
     return (double)use.ru_maxrss / 1024;
 }
 
-static weir_err print(FILE *out, weir_json *line, bool json, const char *text)
+weir_err weir_bench_print(FILE *out, weir_json *line, bool json, const char *text)
 {
     char *all = json ? weir_json_text(line) : NULL;
 
@@ -86,7 +86,7 @@ static weir_err report_steps(const weir_trainer *t, const weir_bench *b, const t
     snprintf(text, sizeof text, "%s: %s, batch %lld, %d worker%s x %d thread%s: %.3f ms a step, %.1f samples/s, %.0f MiB", b->kind,
              t->set->model, (long long)t->set->batch, t->all.size, t->all.size > 1 ? "s" : "", t->threads, t->threads > 1 ? "s" : "",
              m->seconds / (double)b->steps * 1e3, (double)m->samples / m->seconds, weir_peak_rss_mib());
-    return print(b->out, j, b->json, text);
+    return weir_bench_print(b->out, j, b->json, text);
 }
 
 /* The mean over the workers, in the file that --profile names. */
@@ -106,6 +106,7 @@ static weir_err time_steps(weir_trainer *t, const weir_bench *b)
     uint64_t before;
     timed m = {0};
 
+    t->steady = true;
     WEIR_TRY(weir_trainer_open(t));
     WEIR_TRY(weir_trainer_begin(t));
     for (int i = 0; i < UNTIMED; i++)
@@ -250,7 +251,7 @@ static weir_err bench_coll(weir_net *net, reducing *r, weir_group *group, weir_c
     weir_json_put_real(j, "busbw", bytes / s / 1e9 * 2 * (group->size - 1) / group->size);
     snprintf(text, sizeof text, "%s over %s, %d ranks, %zu floats: %.1f us, %.3f GB/s", use->coll->plug.name, weir_net_name(net),
              group->size, r->floats, s * 1e6, bytes / s / 1e9);
-    return print(r->out, j, r->json, text);
+    return weir_bench_print(r->out, j, r->json, text);
 }
 
 /* In a simulated world all ranks are given the same `arg`. */

@@ -84,7 +84,7 @@ weir_err weir_report_step(weir_journal *j, const weir_trainer *t, const weir_ste
     weir_json_put_real(e, "wait_ms", r->wait_s * 1e3);
     weir_json_put_real(e, "compute_ms", r->compute_s * 1e3);
     weir_json_put_real(e, "codec_ms", r->codec_s * 1e3);
-    weir_json_put_real(e, "residual_norm", 0);
+    weir_json_put_real(e, "residual_norm", r->held);
     return weir_journal_write(j, e);
 }
 
@@ -135,10 +135,10 @@ weir_err weir_report_fault(weir_journal *j, const weir_fault *f, const char *act
     return weir_journal_write(j, e);
 }
 
-static weir_err write_end(weir_journal *j, const weir_trainer *t, const weir_tally *y, double wall_s, int stopped, double sent,
+static weir_err write_end(weir_journal *j, const weir_trainer *t, const weir_tally *y, double wall_s, int stopped, const double *sent,
                           int replicas, const weir_result *result)
 {
-    double dense = dense_bytes(t) * (double)y->steps, ratio = sent > 0 ? dense / sent : 1;
+    double dense = dense_bytes(t) * (double)y->steps, warm = dense_bytes(t) * (double)t->warm_steps;
     weir_json *e = weir_journal_event(j, "end");
     char hash[24];
 
@@ -155,10 +155,10 @@ static weir_err write_end(weir_journal *j, const weir_trainer *t, const weir_tal
     weir_json_put_real(e, "value", y->evaluated ? y->value : NAN);
     weir_json_put_real(e, "best", y->evaluated ? y->best : NAN);
     weir_json_put_int(e, "workers", t->all.size);
-    weir_json_put_int(e, "sent_bytes", (int64_t)sent);
+    weir_json_put_int(e, "sent_bytes", (int64_t)sent[0]);
     weir_json_put_int(e, "dense_bytes", (int64_t)dense);
-    weir_json_put_real(e, "ratio", ratio);
-    weir_json_put_real(e, "ratio_all", ratio);
+    weir_json_put_real(e, "ratio", sent[1] > 0 ? warm / sent[1] : 1);
+    weir_json_put_real(e, "ratio_all", sent[0] > 0 ? dense / sent[0] : 1);
     weir_json_put_int(e, "faults", 0);
     weir_json_put_text(e, "params_hash", hash);
     weir_json_put_int(e, "replicas", replicas);
@@ -169,13 +169,13 @@ static weir_err write_end(weir_journal *j, const weir_trainer *t, const weir_tal
 
 weir_err weir_report_end(weir_journal *j, weir_trainer *t, const weir_tally *y, double wall_s, int stopped, weir_result *result)
 {
-    double sent = (double)t->sent;
+    double sent[] = {(double)t->sent, (double)t->warm_sent};
     int replicas;
 
     *result = (weir_result){.steps = t->step, .samples = t->samples, .loss = y->loss, .metric = weir_trainer_metric(t), .value = y->value,
                             .samples_per_s = y->train_s > 0 ? (double)y->samples / y->train_s : 0, .params_hash = weir_trainer_hash(t)};
     WEIR_TRY(weir_trainer_replicas(t, &replicas));
-    WEIR_TRY(weir_trainer_sum(t, &sent, 1));
+    WEIR_TRY(weir_trainer_sum(t, sent, 2));
     WEIR_TRY(write_end(j, t, y, wall_s, stopped, sent, replicas, result));
     if (stopped)
         weir_journal_say(j, "stopped by signal %d at step %llu%s%s", stopped, (unsigned long long)t->step,

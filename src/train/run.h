@@ -1,6 +1,7 @@
 /* run.h - a whole run of one rank: opens the world, trains, tells. What the command line and the embedding API both call. */
 #ifndef WEIR_TRAIN_RUN_H
 #define WEIR_TRAIN_RUN_H
+#include "core/json.h"
 #include "net/net.h"
 #include "train/settings.h"
 #include <stdatomic.h>
@@ -27,5 +28,9 @@ weir_err weir_eval_run(const char *checkpoint, const weir_settings *, const weir
 typedef struct weir_bench { const char *kind; uint64_t steps; bool json; FILE *out; } weir_bench;
 weir_err weir_bench_run(const weir_settings *, const weir_place *, const weir_bench *);
 /* A line per collective. `coll` NULL: every one that fits. */
+/* One codec, or all (spec NULL), on so many floats, as CONTRACT's `bench codec`. */
+weir_err weir_bench_codec(const char *spec, size_t floats, bool json, FILE *out);
 weir_err weir_bench_allreduce(const weir_settings *, const weir_place *, const char *coll, size_t floats, bool json, FILE *out);
+/* What every bench prints: the line as JSON, or the text. */
+weir_err weir_bench_print(FILE *out, weir_json *line, bool json, const char *text);
 #endif

@@ -1,8 +1,10 @@
 /* setup.c - opening and closing a trainer. */
 #include "coll/flight.h"
 #include "core/hash.h"
+#include "core/log.h"
 #include "nn/share.h"
 #include "train/trainer.h"
+#include <math.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -94,11 +96,28 @@ static weir_err open_profile(weir_trainer *t)
                                       : weir_profile_new(t->stages, t->arena, &t->profile);
 }
 
+/* What the codec calls small. */
+static weir_err small_of(const weir_trainer *t, size_t *small)
+{
+    const weir_plug *codec;
+    void *coder;
+
+    *small = WEIR_SMALL;
+    WEIR_TRY(weir_plug_find(weir_codecs, "codec", t->set->codec, &codec));
+    if (((const weir_codec *)codec)->raw)
+        return WEIR_OK;
+    WEIR_TRY(weir_plug_make(codec, "codec", t->set->codec, t->arena, &coder));
+    *small = (size_t)((const weir_feedback *)coder)->small;
+    return WEIR_OK;
+}
+
 static weir_err open_model(weir_trainer *t)
 {
     weir_model_input in = model_input(&t->data.facts);
     int room = weir_plan_room(&t->plan);
 
+    WEIR_TRY(small_of(t, &in.small));
+    t->small = in.small;
     t->per_sample = t->data.facts.target == WEIR_TOKENS ? (double)t->data.facts.dim[0] : 1;
     /* windows of text are large: evaluation takes no more of them than training */
     t->eval_batch = room > EVAL_BATCH || (t->per_sample > 1 && room) ? room : EVAL_BATCH;
@@ -148,6 +167,13 @@ static size_t bucket_bytes(const weir_trainer *t)
     return bytes < LEAST_BUCKET ? LEAST_BUCKET : bytes > MOST_BUCKET ? MOST_BUCKET : bytes;
 }
 
+/* Rates are the user's: only a word about them. */
+static void warn_of_rate(const weir_trainer *t, const weir_codec *codec)
+{
+    if (!t->all.me && codec->rate > 0 && !t->steady)
+        weir_log(WEIR_LOG_WARN, "train", "--codec %s wants a smaller rate than dense training does: about %g of it; --lr %s is taken as it is", codec->plug.name, codec->rate, t->set->lr);
+}
+
 static weir_err open_exchange(weir_trainer *t)
 {
     const weir_settings *s = t->set;
@@ -166,8 +192,12 @@ static weir_err open_exchange(weir_trainer *t)
     if ((why = weir_exchange_refuse(t->exchange, (const weir_codec *)codec, (const weir_optim *)optim, &facts, t->all.size)))
         return weir_fail(WEIR_MISFIT, "--exchange %s, --codec %s and --optim %s cannot work together: %s", s->exchange, s->codec,
                          s->optim, why);
+    if (t->exact && !((const weir_codec *)codec)->raw)
+        return weir_fail(WEIR_MISFIT, "--exact yes sums doubles: it cannot work with --codec %s", s->codec);
     bool whole = ((const weir_codec *)codec)->whole || ((const weir_optim *)optim)->whole;
-    WEIR_TRY(weir_buckets_cut(tensor, tensors, bucket_bytes(t), whole, ((const weir_codec *)codec)->raw, t->param, t->grad, t->arena, &bucket, &t->lanes));
+    warn_of_rate(t, (const weir_codec *)codec);
+    weir_cut_rules rules = {bucket_bytes(t), whole, ((const weir_codec *)codec)->raw, t->small};
+    WEIR_TRY(weir_buckets_cut(tensor, tensors, &rules, t->param, t->grad, t->arena, &bucket, &t->lanes));
     WEIR_TRY(weir_lanes_make(bucket, t->lanes, s->codec, t->dry ? "sgd" : s->optim, t->arena, &t->lane)); /* dry: one without a memory */
     t->lane[t->lanes - 1].notes = WEIR_NOTES;
     for (int i = 0; i < t->lanes; i++) {
@@ -175,7 +205,7 @@ static weir_err open_exchange(weir_trainer *t)
         t->lane[i].exact = t->exact ? t->exact + bucket[i].at : NULL;
     }
     WEIR_TRY(weir_plug_make(exchange, "exchange", s->exchange, t->arena, &t->exchanger));
-    weir_exchange_env env = {&t->all, &t->all, &t->coll, t->lane, t->lanes, t->arena, t->threads > 1 ? share : NULL, t};
+    weir_exchange_env env = {&t->all, &t->all, &t->coll, t->lane, t->lanes, t->arena, t->threads > 1 ? share : NULL, t, (uint64_t)s->seed, s->clip};
     return t->exchange->init(t->exchanger, &env);
 }
 
@@ -249,6 +279,15 @@ void weir_trainer_close(weir_trainer *t)
     if (t->data.data)
         weir_data_close(&t->data);
     weir_arena_free(t->arena);
+}
+
+double weir_trainer_held(const weir_trainer *t)
+{
+    double sum = 0;
+
+    for (int i = 0; i < t->lanes; i++)
+        sum += weir_lane_held(&t->lane[i]);
+    return sqrt(sum);
 }
 
 uint64_t weir_trainer_hash(const weir_trainer *t) { return weir_hash(t->param, t->dry ? 0 : t->params * sizeof(float), 0); }

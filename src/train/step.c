@@ -164,6 +164,10 @@ static void settle_accounts(weir_trainer *t, uint64_t samples)
     t->step++;
     t->samples += samples;
     t->sent += t->step_sent;
+    if (weir_lane_warm(&t->lane[0], t->commit.turn)) {
+        t->warm_sent += t->step_sent;
+        t->warm_steps++;
+    }
     t->received += t->step_received;
     if (t->profile)
         t->profile->steps += !weir_net_simulated(t->net);
@@ -183,7 +187,7 @@ weir_err weir_trainer_step(weir_trainer *t, weir_step_report *report)
     weir_err err;
 
     weir_net_phase(t->net, WEIR_PHASE_COMPUTE, t->step + 1);
-    t->commit = (weir_commit){.turn = {.step = t->step}, .rate = weir_rate_at(&t->rate, t->step), .clip = t->set->clip, .keep = true};
+    t->commit = (weir_commit){.turn = {.step = t->step, .epochs = t->steady ? 1e9 : (double)t->step / (double)t->epoch_steps}, .rate = weir_rate_at(&t->rate, t->step), .clip = t->set->clip, .keep = true};
     begin_piece(t);
     WEIR_TRY(t->dry ? rehearse(t) : compute(t, &score, (double)samples * t->per_sample));
     computed = weir_now(t->rt);

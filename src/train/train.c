@@ -178,11 +178,16 @@ static weir_err resume(session *s, weir_trainer *t)
 {
     char path[WEIR_CKPT_PATH];
     size_t left;
+    weir_ckpt_info info;
     weir_ckpt_body what = body(t);
 
     if (!s->set->resume)
         return WEIR_OK;
     WEIR_TRY(weir_ckpt_find(s->set->resume, path));
+    WEIR_TRY(weir_ckpt_peek(path, t->arena, &info));
+    weir_dealt dealt = {info.workers, t->all.size, t->all.me, weir_trainer_state, t};
+    what.state = weir_dealt_state;
+    what.arg = &dealt;
     WEIR_TRY(weir_ckpt_load(path, t->all.size, &what, &left));
     if (left)
         weir_log(WEIR_LOG_WARN, "train", "%s: %zu fields of the saved state are not used by these settings", path, left);
@@ -198,6 +203,7 @@ static weir_err log_last(session *s, weir_trainer *t)
         return WEIR_OK;
     if (!s->last.whole)
         WEIR_TRY(weir_trainer_flush(t, &s->last));
+    s->last.held = weir_trainer_held(t);
     WEIR_TRY(weir_report_step(s->journal, t, &s->last));
     s->last.step = 0;
     return WEIR_OK;

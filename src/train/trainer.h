@@ -24,6 +24,7 @@ typedef struct weir_step_report {
     uint64_t step, samples; /* step counts from 1 */
     double epoch, loss, rate, norm;
     double seconds, compute_s, wait_s, codec_s;
+    double held; /* the norm of what this rank holds back */
     double sent, received; /* bytes that all ranks gave to the wire for its exchange: known when the next step's notes are in */
     bool whole;            /* they are known */
 } weir_step_report;
@@ -45,10 +46,11 @@ typedef struct weir_trainer {
     double per_sample; /* what a loss is a mean of: tokens a sample, or 1 */
     int threads, eval_batch;
     int stages; /* of backward: one for each number that its `ready` calls out */
+    bool steady; /* a codec's warm-up counts as over: benchmarks */
     bool dry;   /* sizes only: there are no parameters, no gradients and no batches */
     weir_batch eval_room;
     double *still_sum; /* room to average running statistics */
-    size_t params;
+    size_t params, small; /* small: tensors below belong to the dense tail */
     float *param, *grad; /* grad: WEIR_NOTES more */
     double *exact;       /* the same in double, where sums are taken so; else NULL */
     weir_lane *lane;
@@ -61,6 +63,7 @@ typedef struct weir_trainer {
     weir_commit commit;
     int stopped;                 /* the signal that all ranks agreed to stop for */
     uint64_t sent, received;     /* bytes of this rank for the exchange of the committed steps */
+    uint64_t warm_sent, warm_steps; /* of those after a codec's warm-up */
     uint64_t step_sent, step_received; /* of the last step's; written by the comm task */
     weir_err posting;            /* a bucket could not be handed over */
     weir_profile *profile;       /* what steps cost: taken down (in a real world) or spent (in a simulated one). NULL: neither */
@@ -84,6 +87,7 @@ weir_err weir_trainer_settle(weir_trainer *);
 /* Sums doubles over the ranks; gathers one number of each. */
 weir_err weir_trainer_sum(weir_trainer *, double *, int n);
 weir_err weir_trainer_gather(weir_trainer *, uint64_t mine, uint64_t *all);
+double weir_trainer_held(const weir_trainer *); /* the norm of what this rank holds back */
 double weir_peak_rss_mib(void);
 uint64_t weir_trainer_hash(const weir_trainer *);
 /* How many different parameter vectors the ranks hold: 1 if all agree. */

@@ -1,0 +1,44 @@
+/* feed.h - what a codec is given to encode, made tile by tile while it is in the cache, and what becomes of what it leaves.
+ *
+ *   g = scale * gradient
+ *   u = momentum * u + g     where momentum is corrected here (Nesterov's: u, and g + momentum * u goes on); else g goes on
+ *   x = held back + u        the codec encodes x, and leaves in its place what it did not send: that is held back now
+ *
+ * Of all that a repeated step would need nothing is overwritten: what is held back, and u, go to a memory of their own, and change
+ * places with the old in the commit (lane.c). Where nothing is held back, x is made in the gradient's own place. */
+#ifndef WEIR_CODEC_FEED_H
+#define WEIR_CODEC_FEED_H
+#include "core/err.h"
+
+enum { WEIR_TILE = 4096 }; /* floats: with its gradient and its residual it stays in the first cache */
+
+typedef struct weir_feed {
+    size_t n;
+    float *grad, scale;
+    const float *held; /* NULL: nothing is held back */
+    float *hold;
+    const float *speed; /* NULL: momentum is not corrected here */
+    float *sped, momentum;
+    bool nesterov, mask; /* mask: the momentum of what is sent begins anew */
+    size_t bad;          /* the tile's first element that held something not finite; n: all is well */
+    uint64_t key;        /* for draws: another one on every worker and for every message of a step */
+    float *tile;         /* WEIR_TILE floats */
+} weir_feed;
+
+/* One call for each tile, from the first to the last; then leave or keep, before the next. */
+/* Makes x[at .. at + n), n <= WEIR_TILE, in the tile; or gives its place in the gradient, where that is x. */
+float *weir_feed_tile(weir_feed *, size_t at, size_t n);
+/* What the tile holds now is what is held back of it: once through, never looked at again in this step. */
+void weir_feed_leave(weir_feed *, size_t at, size_t n);
+/* Makes x[at .. at + n), any n, where it will be held back, for those who go through it more than once; what the codec leaves there is held
+ * back. */
+float *weir_feed_whole(weir_feed *, size_t at, size_t n);
+/* x[i] before its tile is made: for samples. */
+float weir_feed_at(const weir_feed *, size_t i);
+/* Element i, its tile made, is sent. */
+static inline void weir_feed_sent(weir_feed *f, size_t i)
+{
+    if (f->mask)
+        f->sped[i] = 0;
+}
+#endif

@@ -1,0 +1,165 @@
+/* places.c - see places.h. */
+#include "codec/places.h"
+#include "codec/rice.h"
+#include <math.h>
+#include <string.h>
+
+enum { AHEAD = 256, MOST_BITS = 30 };
+
+void weir_cells_add(unsigned char *cells, int bits, size_t i, int by)
+{
+    unsigned at = (unsigned)(i * (size_t)bits % 8), mask = (1u << bits) - 1;
+    unsigned char *byte = cells + i * (size_t)bits / 8;
+    unsigned now = *byte >> at & mask;
+
+    *byte = (unsigned char)((*byte & ~(mask << at)) | ((now + (unsigned)by) & mask) << at);
+}
+
+weir_places weir_places_write(const uint32_t *word, size_t words, size_t n, const float *values, float value, bool rice, unsigned char *to)
+{
+    weir_places r = {.value = value, .words = (uint32_t)words, .valued = values != NULL};
+    size_t bytes = 0;
+
+    if (rice && words) {
+        r.bits = (uint8_t)weir_rice_fit(n, words);
+        bytes = weir_rice_write(word, words, r.bits, to, 4 * words);
+        r.how = bytes ? WEIR_PLACES_RICE : WEIR_PLACES_WORDS;
+    }
+    if (r.how == WEIR_PLACES_WORDS) {
+        r.bits = 0;
+        memcpy(to, word, bytes = 4 * words);
+    }
+    while (bytes % 4)
+        to[bytes++] = 0;
+    if (values) {
+        memcpy(to + bytes, values, 4 * words);
+        bytes += 4 * words;
+    }
+    r.bytes = (uint32_t)bytes;
+    return r;
+}
+
+/* ---- reading ---- */
+
+/* A part being read: blocks of words, each asked of the memory a good while before it is added to, as places lie far apart. */
+typedef struct reader {
+    const weir_places *row;
+    const unsigned char *from, *values; /* values NULL: none */
+    size_t n;
+    float *acc;
+    weir_rice rice;
+    uint32_t word[2][AHEAD];
+} reader;
+
+static bool read_block(reader *r, size_t k, size_t some, uint32_t *word)
+{
+    if (r->row->how == WEIR_PLACES_RICE && !weir_rice_read(&r->rice, r->n, word, some))
+        return false;
+    if (r->row->how == WEIR_PLACES_WORDS)
+        memcpy(word, r->from + 4 * k, 4 * some);
+    for (size_t i = 0; i < some; i++) {
+        if (word[i] >> 1 >= r->n)
+            return false;
+        __builtin_prefetch(r->acc + (word[i] >> 1), 1);
+    }
+    return true;
+}
+
+static void add_block(const reader *r, size_t k, size_t some, const uint32_t *word)
+{
+    float value = r->row->value, *acc = r->acc;
+
+    if (!r->values) {
+        for (size_t i = 0; i < some; i++)
+            acc[word[i] >> 1] += word[i] & 1 ? -value : value;
+        return;
+    }
+    for (size_t i = 0; i < some; i++) {
+        float x;
+        memcpy(&x, r->values + 4 * (k + i), 4);
+        acc[word[i] >> 1] += x;
+    }
+}
+
+static bool add_words(reader *r)
+{
+    size_t words = r->row->words, k = 0, before = 0, some, turn = 0;
+
+    for (; k < words; k += some, turn ^= 1) {
+        some = words - k < AHEAD ? words - k : AHEAD;
+        if (!read_block(r, k, some, r->word[turn]))
+            return false;
+        if (k)
+            add_block(r, k - before, before, r->word[turn ^ 1]);
+        before = some;
+    }
+    if (words)
+        add_block(r, words - before, before, r->word[turn ^ 1]);
+    return true;
+}
+
+static bool add_cells(const weir_places *row, const unsigned char *from, size_t n, float *acc)
+{
+    unsigned w = row->bits, half;
+
+    if ((w != 2 && w != 4 && w != 8) || row->bytes != weir_cells_bytes(n, (int)w) || row->valued)
+        return false;
+    half = 1u << (w - 1);
+    for (size_t i = 0; i < n; i++) {
+        unsigned cell = from[i * w / 8] >> i * w % 8 & (2 * half - 1);
+        if (cell)
+            acc[i] += (float)((int)(cell ^ half) - (int)half) * row->value;
+    }
+    return true;
+}
+
+static bool finite_values(const unsigned char *from, size_t n)
+{
+    uint32_t bits, bad = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        memcpy(&bits, from + 4 * i, 4);
+        bad |= (bits & 0x7f800000u) == 0x7f800000u;
+    }
+    return !bad;
+}
+
+static bool add_part(const weir_places *row, const unsigned char *from, size_t n, float *acc)
+{
+    size_t values = row->valued ? 4 * (size_t)row->words : 0;
+    reader r = {.row = row, .from = from, .n = n, .acc = acc};
+
+    if (!isfinite(row->value) || row->valued > 1 || row->bits > MOST_BITS || values > row->bytes)
+        return false;
+    if (row->how == WEIR_PLACES_CELLS)
+        return add_cells(row, from, n, acc);
+    if (row->how > WEIR_PLACES_CELLS || (row->how == WEIR_PLACES_WORDS && row->bytes - values != 4 * (uint64_t)row->words))
+        return false;
+    if (row->valued) {
+        r.values = from + row->bytes - values;
+        if (!finite_values(r.values, row->words))
+            return false;
+    }
+    r.rice = weir_rice_begin(from, row->bytes - values, row->bits);
+    return add_words(&r);
+}
+
+weir_err weir_places_decode(const weir_codec *codec, const weir_bucket *b, const void *msg, size_t len, float *acc)
+{
+    const unsigned char *body, *from;
+    size_t bytes, head = (size_t)b->views * sizeof(weir_places);
+
+    WEIR_TRY(weir_message_open(msg, len, codec, b->n, &body, &bytes));
+    if (bytes < head)
+        return weir_message_bad(codec, "it ends among its tensors");
+    from = body + head;
+    for (int v = 0; v < b->views; v++) {
+        const weir_view *w = &b->view[v];
+        weir_places row;
+        memcpy(&row, body + (size_t)v * sizeof row, sizeof row);
+        if (row.bytes > (size_t)(body + bytes - from) || !add_part(&row, from, w->rows * w->cols, acc + w->at))
+            return weir_message_bad(codec, w->tensor->name);
+        from += row.bytes;
+    }
+    return from == body + bytes ? WEIR_OK : weir_message_bad(codec, "it is too long");
+}

@@ -1,0 +1,22 @@
+/* quant.c - which set: the one that core/vec.h chose. */
+#include "codec/quant.h"
+#include "core/vec.h"
+#include <string.h>
+
+extern const weir_quant weir_quant_base;
+#ifdef __x86_64__
+extern const weir_quant weir_quant_avx2, weir_quant_avx512;
+static const weir_quant *const all[] = {&weir_quant_base, &weir_quant_avx2, &weir_quant_avx512};
+#else
+static const weir_quant *const all[] = {&weir_quant_base};
+#endif
+
+const weir_quant *weir_quant_of(const char *isa)
+{
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (!strcmp(all[i]->isa, isa))
+            return all[i];
+    return NULL;
+}
+
+const weir_quant *weir_quant_best(void) { return weir_quant_of(weir_vec_best()->isa); }

@@ -1,0 +1,36 @@
+/* quant.h - inside codec/: loops between floats and few bits, one set for each instruction set, chosen as core/vec.h chooses. All sets give the same
+ * bits. */
+#ifndef WEIR_CODEC_QUANT_H
+#define WEIR_CODEC_QUANT_H
+#include <math.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct weir_quant {
+    const char *isa;
+    void (*to_fp16)(uint16_t *h, const float *x, float factor, size_t n); /* h = factor * x, to nearest even */
+    void (*add_fp16)(float *y, const uint16_t *h, float factor, size_t n); /* y += factor * h; as do all add_ */
+    void (*to_bf16)(uint16_t *h, const float *x, size_t n);
+    void (*add_bf16)(float *y, const uint16_t *h, float factor, size_t n);
+    void (*to_int8)(int8_t *q, const float *x, float factor, size_t n); /* clamped at +-127 */
+    void (*add_int8)(float *y, const int8_t *q, float factor, size_t n);
+    /* bit i % 32 of word i / 32: x[i] is not below 0; the rest of the last word 0. Sums of what is and what is not. How many are not */
+    size_t (*to_bits)(uint32_t *bits, const float *x, size_t n, double *below, double *above);
+    void (*add_bits)(float *y, const uint32_t *bits, float zero, float one, size_t n); /* y += bit ? one : zero */
+    /* level = sign of x * floor(factor * |x| + u), at most `most`, u in [0, 1) drawn by (key, at + i): its mean is factor * x */
+    void (*draw)(int8_t *level, const float *x, float factor, int most, uint64_t key, uint64_t at, size_t n);
+    float (*dot)(const float *x, const float *y, size_t n);
+} weir_quant;
+
+static inline size_t weir_bits_bytes(size_t n) { return (n + 31) / 32 * 4; }
+/* 0 of none, and of what is not finite: that is the feed's to notice. */
+static inline float weir_mean(double sum, size_t n)
+{
+    float m = n ? (float)(sum / (double)n) : 0;
+
+    return isfinite(m) ? m : 0;
+}
+
+const weir_quant *weir_quant_best(void);
+const weir_quant *weir_quant_of(const char *isa); /* NULL: not on this machine */
+#endif

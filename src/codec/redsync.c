@@ -1,0 +1,244 @@
+/* redsync.c - trimmed top-k, threshold search, one mean for all that is sent (RedSync, arXiv 1808.04357).
+ *
+ * Thresholds are mean + ratio (max - mean) of |x|, or, quantised, of x on the side whose turn it is; the mean is a sample's, and levels are tried on the few that a
+ * sieve has put aside. k = density * elements, at least one. By the size of
+ * the tensor (select=auto):
+ *   trimmed  ratio 0.8, 0.6, ... until k pass; the k largest of those are sent. For tensors below 4 MiB
+ *   search   ratio is halved in [0, 1] until k to 2 k pass, and all of them are sent: fewer than k pass: lower, else higher. The threshold serves for `reuse` steps
+ * Quantised: one step sends the largest, the next the most negative, all as their mean: places are all that travels. What the mean does not say is held
+ * back (error=keep), or dropped with the rest, as the paper seems to do (error=drop).
+ *
+ * Body: places.h, valued unless quantised. */
+#include "codec/places.h"
+#include "codec/sieve.h"
+#include "core/vec.h"
+#include <math.h>
+#include <string.h>
+
+enum { AUTO, TRIMMED, SEARCH };
+enum { KEEP, DROP };
+enum { LARGE = 1 << 20 /* elements */, PROBES = 20 };
+static const double STEP = 0.2, MORE = 2.5; /* MORE: of what is wanted is put aside */
+
+typedef struct redsync {
+    weir_feedback feedback;
+    double density;
+    int select, error;
+    bool quantise, rice;
+    int64_t reuse;
+    const weir_bucket *bucket;
+    float *now, *next; /* thresholds, by view; 0: none to reuse */
+    weir_sieve sieve;
+} redsync;
+
+static const weir_opt options[] = {
+    WEIR_FEEDBACK("yes", "yes", "0.5", "0"),
+    {"density", WEIR_OPT_REAL, offsetof(redsync, density), "0.001", "share of a tensor's elements to send", .min = 1e-7, .max = 1},
+    {"select", WEIR_OPT_CHOICE, offsetof(redsync, select), "auto", "how the largest are found: by size, or", .choices = "auto|trimmed|search"},
+    {"quantise", WEIR_OPT_BOOL, offsetof(redsync, quantise), "yes", .help = "one mean for all that is sent, of one sign a step"},
+    {"error", WEIR_OPT_CHOICE, offsetof(redsync, error), "keep", "what the mean does not say", .choices = "keep|drop"},
+    {"reuse", WEIR_OPT_INT, offsetof(redsync, reuse), "5", "steps that a searched threshold serves, if not quantised", .min = 1, .max = 1e6},
+    {"rice", WEIR_OPT_BOOL, offsetof(redsync, rice), "yes", .help = "places in few bits"},
+    {0},
+};
+
+static double most_density(const redsync *s) { return s->feedback.ramp > 0 && s->density < 0.25 ? 0.25 : s->density; }
+
+static size_t room_of(const redsync *s, size_t n)
+{
+    size_t k = 2 * weir_codec_share(most_density(s), n);
+
+    return k < n ? k : n;
+}
+
+static weir_err init(void *self, const weir_bucket *b, weir_arena *arena)
+{
+    redsync *s = self;
+    size_t most = weir_codec_longest(b);
+
+    s->bucket = b;
+    s->now = WEIR_NEW(arena, float, 2 * (size_t)b->views);
+    if (!s->now)
+        return weir_fail_nomem(2 * (size_t)b->views * sizeof(float));
+    s->next = s->now + b->views;
+    return weir_sieve_make(&s->sieve, b->dry ? 0 : most, most_density(s), arena);
+}
+
+static size_t bound(const void *self)
+{
+    const redsync *s = self;
+    size_t bytes = WEIR_MESSAGE_HEAD;
+
+    for (int v = 0; v < s->bucket->views; v++)
+        bytes += sizeof(weir_places) + 8 * room_of(s, weir_view_length(&s->bucket->view[v]));
+    return bytes;
+}
+
+static size_t usual(const void *self, weir_turn turn)
+{
+    const redsync *s = self;
+    double density = weir_codec_density(&s->feedback, turn, s->density);
+    size_t bytes = WEIR_MESSAGE_HEAD;
+
+    for (int v = 0; v < s->bucket->views; v++)
+        bytes += sizeof(weir_places) + weir_codec_share(density, weir_view_length(&s->bucket->view[v])) * (s->quantise ? 2 : 6);
+    return bytes;
+}
+
+/* ---- selection, among what the sieve has put aside ---- */
+
+static float level(const weir_sieve *q, double ratio) { return (float)((double)q->mean + ratio * ((double)q->most - (double)q->mean)); }
+
+static size_t count(const weir_sieve *q, float least) { return weir_vec_best()->count_over(q->value, q->count, least); }
+
+/* A threshold that k to 2 k pass; 0: there is none. */
+static float by_search(const weir_sieve *q, size_t k)
+{
+    double low = 0, high = 1;
+
+    for (int i = 0; i < PROBES; i++) {
+        double ratio = (low + high) / 2;
+        size_t n = count(q, level(q, ratio));
+        if (n >= k && n <= 2 * k)
+            return level(q, ratio);
+        if (n < k)
+            high = ratio;
+        else
+            low = ratio;
+    }
+    return 0;
+}
+
+static void keep_over(weir_sieve *q, float least)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < q->count; i++)
+        if (fabsf(q->value[i]) > least) {
+            q->word[kept] = q->word[i];
+            q->value[kept++] = q->value[i];
+        }
+    q->count = kept;
+}
+
+/* The first of the levels that k pass, then the k largest of those. */
+static void by_trimming(weir_sieve *q, size_t k)
+{
+    double ratio = 1 - STEP;
+
+    while (ratio > STEP / 2 && count(q, level(q, ratio)) < k)
+        ratio -= STEP;
+    if (count(q, level(q, ratio)) >= k)
+        keep_over(q, level(q, ratio));
+    weir_sieve_thin(q, k);
+}
+
+static bool searches(const redsync *s, size_t n) { return s->select == SEARCH || (s->select == AUTO && n >= LARGE); }
+
+/* Chooses what is sent of a tensor; x is made, and nothing taken from it yet. */
+static void choose(redsync *s, weir_feed *f, int v, weir_turn turn, size_t k, int side)
+{
+    const weir_view *w = &s->bucket->view[v];
+    size_t n = weir_view_length(w);
+    bool search = searches(s, n);
+    weir_sieve *q = &s->sieve;
+
+    if (search && !s->quantise && s->now[v] > 0 && turn.step % (uint64_t)s->reuse) {
+        weir_sieve_over(q, f, w, s->next[v] = s->now[v], side);
+        if (q->count && q->count <= q->room) {
+            weir_sieve_thin(q, 2 * k < n ? 2 * k : n);
+            return;
+        }
+    } else
+        weir_sieve_share(q, f, w, turn, fmin(1, MORE * (double)k / (double)n), side);
+    s->next[v] = 0;
+    if (q->count < k || q->count > q->room)
+        weir_sieve_exact(q, weir_feed_place(f, w->at), n, k, side);
+    else if (!search)
+        by_trimming(q, k);
+    else if ((s->next[v] = by_search(q, k)) > 0)
+        keep_over(q, s->next[v]);
+    else
+        weir_sieve_thin(q, k);
+}
+
+/* Takes from x what is sent of it, and says what that is in the mean. */
+static float take(redsync *s, weir_feed *f, size_t at)
+{
+    const weir_sieve *q = &s->sieve;
+    float *x = weir_feed_place(f, at), mean;
+    double sum = 0;
+
+    for (size_t k = 0; k < q->count; k++)
+        sum += fabs((double)q->value[k]);
+    mean = q->count ? (float)(sum / (double)q->count) : 0;
+    for (size_t k = 0; k < q->count; k++) {
+        size_t i = q->word[k] >> 1;
+        x[i] = s->quantise && s->error == KEEP ? x[i] - (q->word[k] & 1 ? -mean : mean) : 0;
+        weir_feed_sent(f, at + i);
+    }
+    return mean;
+}
+
+static weir_places encode_view(redsync *s, weir_turn turn, weir_feed *f, int v, double density, unsigned char *to)
+{
+    const weir_view *w = &s->bucket->view[v];
+    size_t n = weir_view_length(w);
+    float mean;
+
+    choose(s, f, v, turn, weir_codec_share(density, n), s->quantise ? (turn.step % 2 ? -1 : 1) : 0);
+    mean = take(s, f, w->at);
+    return weir_places_write(s->sieve.word, s->sieve.count, n, s->quantise ? NULL : s->sieve.value, s->quantise ? mean : 0, s->rice, to);
+}
+
+static weir_err encode(void *self, weir_turn turn, weir_feed *f, void *msg, size_t *len)
+{
+    redsync *s = self;
+    const weir_bucket *b = s->bucket;
+    double density = weir_codec_density(&s->feedback, turn, s->density);
+    weir_places *rows = weir_places_rows(msg);
+    unsigned char *to = (unsigned char *)(rows + b->views);
+
+    for (int v = 0; v < b->views; v++) {
+        rows[v] = encode_view(s, turn, f, v, density, to);
+        to += rows[v].bytes;
+    }
+    *len = weir_message_head(msg, &weir_codec_redsync, b->n, (size_t)(to - (unsigned char *)rows));
+    return WEIR_OK;
+}
+
+static void keep(void *self)
+{
+    redsync *s = self;
+
+    memcpy(s->now, s->next, (size_t)s->bucket->views * sizeof *s->now);
+}
+
+static weir_err decode(void *self, weir_turn turn, const void *msg, size_t len, float *acc)
+{
+    (void)turn;
+    return weir_places_decode(&weir_codec_redsync, ((const redsync *)self)->bucket, msg, len, acc);
+}
+
+static weir_err state(void *self, weir_io *io)
+{
+    redsync *s = self;
+
+    return weir_bucket_keep_each(s->bucket, "threshold", s->now, WEIR_KEEP_MEAN, io);
+}
+
+const weir_codec weir_codec_redsync = {
+    .plug = {"redsync", "the largest by trimmed selection or searched thresholds, as one mean; the rest waits", sizeof(redsync), options},
+    .combine = WEIR_COMBINE_GATHER,
+    .rounds = 1,
+    .sparse = true,
+    .mark = 'R',
+    .drop = 0.7,
+    .init = init,
+    .bound = bound,
+    .usual = usual,
+    .encode = encode,
+    .decode = decode,
+    .keep = keep,
+    .state = state,
+};

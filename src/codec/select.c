@@ -1,0 +1,59 @@
+/* select.c - see select.h. */
+#include "codec/select.h"
+#include <math.h>
+
+static void swap(float *a, float *b)
+{
+    float t = *a;
+
+    *a = *b;
+    *b = t;
+}
+
+static float middle(float a, float b, float c)
+{
+    float low = a < b ? a : b, high = a < b ? b : a;
+
+    return c < low ? low : c > high ? high : c;
+}
+
+/* Hoare's: larger ones to the front, on both sides of a pivot until the k-th stands alone. Both scans stop at equals, so constant input
+ * is halved too; bounds hold them where a NaN is compared with. */
+float weir_select(float *x, size_t n, size_t k)
+{
+    size_t low = 0, high = n - 1, at = k - 1;
+
+    while (low < high) {
+        float pivot = middle(x[low], x[low + (high - low) / 2], x[high]);
+        size_t i = low, j = high;
+        for (;;) {
+            while (i < high && x[i] > pivot)
+                i++;
+            while (j > low && x[j] < pivot)
+                j--;
+            if (i >= j)
+                break;
+            swap(&x[i++], &x[j--]);
+            if (i > j)
+                break;
+        }
+        if (at <= j && j < high)
+            high = j;
+        else if (at >= i && i > low)
+            low = i;
+        else
+            break;
+    }
+    return x[at];
+}
+
+size_t weir_select_sample(const weir_feed *f, size_t at, size_t n, uint64_t turn, int side, float *to, size_t most)
+{
+    size_t stride = n / most + 1, k = 0;
+
+    for (size_t i = (size_t)(turn * 0x9e3779b97f4a7c15ull >> 33) % stride; i < n; i += stride) {
+        float x = weir_feed_at(f, at + i);
+        to[k++] = side && x * (float)side <= 0 ? 0 : fabsf(x);
+    }
+    return k;
+}

@@ -1,0 +1,374 @@
+/* ways.c - the three ways in which encoded buckets become a sum, and the two in which plain ones do.
+ *
+ *   add     messages are summed as they are, by the collective, once a round
+ *   gather  everybody gets everybody's message (their lengths first) and adds them up, in the order of the members
+ *   stripe  member i gets everybody's message of stripe i, adds them up, encodes the sum (and holds back what that loses), and everybody
+ *           gets it
+ *
+ * Every rank decodes the same messages in the same order: sums have the same bits everywhere. */
+#include "core/rng.h"
+#include "core/vec.h"
+#include "exchange/lane.h"
+#include <string.h>
+
+struct weir_ways {
+    uint64_t seed;
+    char *mine;        /* this rank's message, or its messages of all stripes */
+    char *all;         /* everybody's */
+    size_t *off, *len; /* by member */
+    uint64_t *told;    /* lengths on their way */
+    weir_op *op;       /* two a member */
+    float *tile;
+};
+
+/* ---- memory ---- */
+
+/* Of a view, the first row that begins at or after `place`. */
+static size_t row_at(const weir_view *v, size_t place)
+{
+    size_t row = place > v->at && v->cols ? (place - v->at + v->cols - 1) / v->cols : 0;
+
+    return row < v->rows ? row : v->rows;
+}
+
+/* Stripe i: the rows that begin in the i-th of p equal parts of the bucket. They lie in a row. */
+static weir_err cut_stripe(const weir_bucket *b, int p, int i, weir_arena *arena, weir_stripe *s)
+{
+    size_t low = weir_cut(b->n, p, i), high = weir_cut(b->n, p, i + 1);
+    weir_view *view = WEIR_NEW(arena, weir_view, b->views);
+
+    if (!view)
+        return weir_fail_nomem((size_t)b->views * sizeof *view);
+    s->bucket = (weir_bucket){.id = b->id, .view = view, .dry = b->dry};
+    for (int v = 0; v < b->views; v++) {
+        const weir_view *w = &b->view[v];
+        size_t from = row_at(w, low), to = i == p - 1 ? w->rows : row_at(w, high);
+        if (from == to)
+            continue;
+        if (!s->bucket.views)
+            s->at = w->at + from * w->cols;
+        view[s->bucket.views++] = (weir_view){w->tensor, s->bucket.n, to - from, w->cols, w->first + from * w->cols};
+        s->bucket.n += (to - from) * w->cols;
+    }
+    s->bucket.at = b->at + s->at;
+    return WEIR_OK;
+}
+
+static weir_err make_coder(const weir_lane *l, const weir_bucket *b, weir_arena *arena, void **coder)
+{
+    WEIR_TRY(weir_plug_make(&l->codec->plug, "codec", l->spec, arena, coder));
+    return l->codec->init(*coder, b, arena);
+}
+
+/* Stripes change hands: what was held back of an old one waits with the rest of what this worker holds back. */
+static void fold_owned(weir_lane *l)
+{
+    if (l->owned.now)
+        weir_vec_best()->add(l->held.now + l->stripe[l->mine].at, l->owned.now, l->stripe[l->mine].bucket.n);
+}
+
+static weir_err make_stripes(weir_lane *l, const weir_group *g, weir_arena *arena)
+{
+    weir_stripe *s = WEIR_NEW(arena, weir_stripe, g->size);
+    size_t n;
+
+    if (!s)
+        return weir_fail_nomem((size_t)g->size * sizeof *s);
+    for (int i = 0; i < g->size; i++) {
+        WEIR_TRY(cut_stripe(l->bucket, g->size, i, arena, &s[i]));
+        WEIR_TRY(make_coder(l, &s[i].bucket, arena, &s[i].coder));
+        s[i].bytes = l->codec->bound(s[i].coder);
+    }
+    WEIR_TRY(make_coder(l, &s[g->me].bucket, arena, &l->owner_coder));
+    n = s[g->me].bucket.n;
+    fold_owned(l);
+    l->stripe = s;
+    l->stripes = g->size;
+    l->mine = g->me;
+    l->owned = (weir_pair){0};
+    if (!l->feedback->residual || l->bucket->dry)
+        return WEIR_OK;
+    l->owned.now = WEIR_NEW(arena, float, n);
+    l->owned.next = WEIR_NEW(arena, float, n);
+    return l->owned.now && l->owned.next ? WEIR_OK : weir_fail_nomem(2 * n * sizeof(float));
+}
+
+static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
+
+/* What the lane needs of `mine` and of `all`. */
+static weir_err measure(weir_lane *l, const weir_group *g, weir_arena *arena, size_t *mine, size_t *all)
+{
+    size_t bound = l->codec->raw ? 0 : l->codec->bound(l->coder), sum = 0;
+
+    if (l->codec->raw)
+        return WEIR_OK;
+    if (l->codec->combine != WEIR_COMBINE_STRIPE) {
+        *mine = larger(*mine, bound);
+        *all = larger(*all, l->codec->combine == WEIR_COMBINE_GATHER ? bound * (size_t)g->size : 0);
+        return WEIR_OK;
+    }
+    WEIR_TRY(make_stripes(l, g, arena));
+    for (int i = 0; i < g->size; i++)
+        sum += l->stripe[i].bytes;
+    *mine = larger(*mine, sum);
+    *all = larger(*all, larger(sum, l->stripe[g->me].bytes * (size_t)g->size));
+    return WEIR_OK;
+}
+
+weir_err weir_ways_make(weir_lane *lane, int lanes, const weir_group *g, uint64_t seed, weir_arena *arena, weir_ways **out)
+{
+    weir_ways *w = WEIR_NEW(arena, weir_ways, 1);
+    size_t mine = 0, all = 0, p = (size_t)g->size;
+
+    if (!w)
+        return weir_fail_nomem(sizeof *w);
+    w->seed = seed;
+    for (int i = 0; i < lanes; i++)
+        WEIR_TRY(measure(&lane[i], g, arena, &mine, &all));
+    if (weir_net_dry(g->net))
+        mine = all = 0;
+    w->mine = mine ? weir_alloc(arena, mine) : NULL;
+    w->all = all ? weir_alloc(arena, all) : NULL;
+    w->off = WEIR_NEW(arena, size_t, 2 * p);
+    w->told = WEIR_NEW(arena, uint64_t, p);
+    w->op = WEIR_NEW(arena, weir_op, 2 * p);
+    w->tile = WEIR_NEW(arena, float, WEIR_TILE);
+    if ((mine && !w->mine) || (all && !w->all) || !w->off || !w->told || !w->op || !w->tile)
+        return weir_fail_nomem(mine + all);
+    w->len = w->off + p;
+    *out = w;
+    return WEIR_OK;
+}
+
+/* ---- feeding ---- */
+
+static weir_feed feed(const weir_ways *w, const weir_lane *l, int me, float scale)
+{
+    return (weir_feed){
+        .n = l->bucket->n, .bad = l->bucket->n, .grad = l->bucket->grad, .scale = scale, .held = l->held.now, .hold = l->held.next, .speed = l->speed.now,
+        .sped = l->speed.next, .momentum = l->momentum.factor, .nesterov = l->momentum.nesterov,
+        .mask = l->speed.now && l->feedback->mask && l->codec->sparse, .key = w->seed ^ ((uint64_t)me << 24 | (uint64_t)l->bucket->id << 1), .tile = w->tile};
+}
+
+/* A part of it, as a bucket of its own. */
+static weir_feed narrow(const weir_feed *whole, size_t at, size_t n, int number)
+{
+    weir_feed f = *whole;
+
+    f.n = f.bad = n;
+    f.grad += at;
+    f.held = f.held ? f.held + at : NULL;
+    f.hold = f.held ? f.hold + at : NULL;
+    f.speed = f.speed ? f.speed + at : NULL;
+    f.sped = f.speed ? f.sped + at : NULL;
+    f.key ^= (uint64_t)(unsigned)(number + 1) << 48;
+    return f;
+}
+
+/* The tile in which something was not finite has been noted: which tensor was it? */
+static weir_err check(const weir_feed *f, const weir_bucket *b, weir_turn turn)
+{
+    if (f->bad == f->n)
+        return WEIR_OK;
+    for (int v = b->views - 1; v >= 0; v--)
+        if (b->view[v].at <= f->bad || v == 0)
+            return weir_fail(WEIR_NAN, "step %llu: the gradient of %s is not finite", (unsigned long long)turn.step + 1, b->view[v].tensor->name);
+    return WEIR_OK;
+}
+
+static void clear(weir_lane *l) { memset(l->bucket->grad, 0, l->bucket->n * sizeof(float)); }
+
+static weir_err encode(weir_lane *l, void *coder, weir_turn turn, weir_feed *f, void *msg, size_t *len, weir_group *g, const weir_bucket *b)
+{
+    double begun = weir_net_now(g->net);
+    weir_err err = l->codec->encode(coder, turn, f, msg, len);
+
+    l->codec_s += weir_net_now(g->net) - begun;
+    return err ? err : check(f, b, turn);
+}
+
+static weir_err decode(weir_lane *l, void *coder, weir_turn turn, const void *msg, size_t len, float *acc, weir_group *g, int from)
+{
+    double begun = weir_net_now(g->net);
+    weir_err err = l->codec->decode(coder, turn, msg, len, acc);
+
+    l->codec_s += weir_net_now(g->net) - begun;
+    return err ? weir_fail(err, "from rank %d: %s", g->member[from], weir_why_text()) : WEIR_OK;
+}
+
+/* ---- the ways ---- */
+
+static weir_err add(weir_lane *l, weir_ways *w, weir_coll_use *coll, weir_group *g, weir_turn turn, weir_feed *f)
+{
+    size_t len;
+
+    for (turn.round = 0; turn.round < l->codec->rounds; turn.round++) {
+        WEIR_TRY(encode(l, l->coder, turn, f, w->mine, &len, g, l->bucket));
+        WEIR_TRY(weir_allreduce(coll, g, w->mine, len / l->codec->sum->unit, l->codec->sum));
+        if (turn.round + 1 < l->codec->rounds)
+            WEIR_TRY(l->codec->absorb(l->coder, turn, w->mine, len));
+    }
+    turn.round--;
+    if (l->codec->settle && f->held)
+        l->codec->settle(l->coder, f->hold);
+    clear(l);
+    return decode(l, l->coder, turn, w->mine, len, l->bucket->grad, g, g->me);
+}
+
+static void lay_out(weir_ways *w, int p)
+{
+    for (int i = 0; i < p; i++)
+        w->off[i] = i ? w->off[i - 1] + w->len[i - 1] : 0;
+}
+
+/* A group of one tells nobody, and hears itself. */
+static weir_err tell_lengths(weir_ways *w, weir_coll_use *coll, weir_group *g, size_t mine)
+{
+    for (int i = 0; i < g->size; i++)
+        w->off[i] = (size_t)i * sizeof *w->told, w->len[i] = sizeof *w->told;
+    w->told[g->me] = mine;
+    WEIR_TRY(weir_allgather(coll, g, weir_net_dry(g->net) ? NULL : (void *)w->told, w->off, w->len));
+    for (int i = 0; i < g->size; i++)
+        w->len[i] = weir_net_dry(g->net) ? mine : w->told[i];
+    lay_out(w, g->size);
+    return WEIR_OK;
+}
+
+static weir_err gather(weir_lane *l, weir_ways *w, weir_coll_use *coll, weir_group *g, weir_turn turn, weir_feed *f)
+{
+    size_t len, bound = l->codec->bound(l->coder);
+
+    WEIR_TRY(encode(l, l->coder, turn, f, w->mine, &len, g, l->bucket));
+    WEIR_TRY(tell_lengths(w, coll, g, len));
+    for (int i = 0; i < g->size; i++)
+        if (w->len[i] > bound)
+            return weir_fail(WEIR_INVALID, "rank %d announces a message of %zu bytes, where %zu are the most there can be", g->member[i], w->len[i], bound);
+    memcpy(w->all + w->off[g->me], w->mine, len);
+    WEIR_TRY(weir_allgather(coll, g, w->all, w->off, w->len));
+    clear(l);
+    for (int i = 0; i < g->size; i++)
+        WEIR_TRY(decode(l, l->coder, turn, w->all + w->off[i], w->len[i], l->bucket->grad, g, i));
+    return WEIR_OK;
+}
+
+/* Message i of `mine` goes to member i; what comes from member i lands in slot i of `all`. */
+static weir_err deal(weir_lane *l, weir_ways *w, weir_group *g)
+{
+    int p = g->size, ops = 0;
+    size_t slot = l->stripe[g->me].bytes;
+    uint64_t tag = weir_tag(WEIR_CHANNEL_COLL, weir_coll_turn(g), 0);
+    bool dry = weir_net_dry(g->net);
+    weir_err err;
+
+    for (int k = 1; k < p; k++) {
+        int from = (g->me - k + p) % p;
+        weir_net_recv(g->net, g->member[from], tag, WEIR_EXACT, dry ? NULL : w->all + (size_t)from * slot, dry ? 0 : slot, &w->op[ops++]);
+    }
+    for (int k = 1; k < p; k++) {
+        int to = (g->me + k) % p;
+        weir_net_send(g->net, g->member[to], tag, dry ? NULL : w->mine + w->off[to], w->len[to], &w->op[ops++]);
+    }
+    if (!dry)
+        memcpy(w->all + (size_t)g->me * slot, w->mine + w->off[g->me], slot);
+    err = weir_net_wait_all(g->net, w->op, ops, 0);
+    for (int i = 0; i < ops; i++) {
+        weir_op *op = &w->op[i];
+        weir_net_cancel(g->net, &op, 1);
+    }
+    return err;
+}
+
+static weir_err own_stripe(weir_lane *l, weir_ways *w, weir_group *g, weir_turn turn, const weir_feed *whole)
+{
+    const weir_stripe *s = &l->stripe[g->me];
+    float *sum = l->bucket->grad + s->at;
+    weir_feed f = narrow(whole, s->at, s->bucket.n, g->size);
+    size_t len;
+
+    memset(sum, 0, s->bucket.n * sizeof *sum);
+    for (int i = 0; i < g->size; i++)
+        WEIR_TRY(decode(l, s->coder, turn, w->all + (size_t)i * s->bytes, s->bytes, sum, g, i));
+    f.scale = 1;
+    f.held = l->owned.now;
+    f.hold = l->owned.next;
+    f.speed = NULL;
+    f.mask = false;
+    l->owned.fresh = l->owned.now != NULL;
+    return encode(l, l->owner_coder, turn, &f, w->mine + w->off[g->me], &len, g, &s->bucket);
+}
+
+static weir_err stripe(weir_lane *l, weir_ways *w, weir_coll_use *coll, weir_group *g, weir_turn turn, weir_feed *f)
+{
+    weir_stripe *s = l->stripe;
+    bool dry = weir_net_dry(g->net);
+    size_t len;
+
+    for (int i = 0; i < g->size; i++)
+        w->len[i] = s[i].bytes;
+    lay_out(w, g->size);
+    for (int i = 0; i < g->size && !dry; i++) {
+        weir_feed part = narrow(f, s[i].at, s[i].bucket.n, i);
+        WEIR_TRY(encode(l, s[i].coder, turn, &part, w->mine + w->off[i], &len, g, &s[i].bucket));
+    }
+    WEIR_TRY(deal(l, w, g));
+    if (!dry)
+        WEIR_TRY(own_stripe(l, w, g, turn, f));
+    WEIR_TRY(weir_allgather(coll, g, w->mine, w->off, w->len));
+    if (dry)
+        return WEIR_OK;
+    clear(l);
+    for (int i = 0; i < g->size; i++)
+        WEIR_TRY(decode(l, s[i].coder, turn, w->mine + w->off[i], s[i].bytes, l->bucket->grad + s[i].at, g, i));
+    return WEIR_OK;
+}
+
+/* Floats as they are. Where momentum is the lane's, it is so from the first step on. */
+static weir_err plain(weir_lane *l, weir_ways *w, weir_coll_use *coll, weir_group *g, weir_turn turn, float scale)
+{
+    size_t n = l->bucket->n + l->notes;
+
+    if (l->exact) {
+        WEIR_TRY(weir_allreduce(coll, g, l->exact, n, &weir_sum_f64));
+        weir_vec_best()->narrow(l->bucket->grad, l->exact, n);
+        return WEIR_OK;
+    }
+    if ((l->speed.now || scale != 1) && !weir_net_dry(g->net)) {
+        weir_feed f = feed(w, l, g->me, scale);
+        f.held = NULL;
+        f.mask = false;
+        weir_feed_whole(&f, 0, f.n);
+        l->speed.fresh = l->speed.now != NULL;
+        WEIR_TRY(check(&f, l->bucket, turn));
+    }
+    return weir_allreduce(coll, g, l->bucket->grad, n, &weir_sum_f32);
+}
+
+/* Sizes alone. */
+static weir_err rehearse(weir_lane *l, weir_ways *w, weir_coll_use *coll, weir_group *g, weir_turn turn)
+{
+    size_t bytes = l->codec->usual ? l->codec->usual(l->coder, turn) : l->codec->bound(l->coder);
+
+    if (l->codec->combine == WEIR_COMBINE_STRIPE)
+        return stripe(l, w, coll, g, turn, NULL);
+    for (unsigned r = 0; r < l->codec->rounds && l->codec->combine == WEIR_COMBINE_ADD; r++)
+        WEIR_TRY(weir_allreduce(coll, g, NULL, bytes / l->codec->sum->unit, l->codec->sum));
+    if (l->codec->combine == WEIR_COMBINE_ADD)
+        return WEIR_OK;
+    WEIR_TRY(tell_lengths(w, coll, g, bytes));
+    return weir_allgather(coll, g, NULL, w->off, w->len);
+}
+
+weir_err weir_lane_sum(weir_lane *l, weir_ways *w, weir_coll_use *coll, weir_group *g, weir_turn turn, float scale)
+{
+    weir_feed f;
+
+    if (!l->feedback || turn.epochs < l->feedback->warmup)
+        return plain(l, w, coll, g, turn, scale);
+    if (weir_net_dry(g->net))
+        return rehearse(l, w, coll, g, turn);
+    f = feed(w, l, g->me, scale);
+    l->held.fresh = l->held.now != NULL;
+    l->speed.fresh = l->speed.now != NULL;
+    return l->codec->combine == WEIR_COMBINE_ADD ? add(l, w, coll, g, turn, &f) : l->codec->combine == WEIR_COMBINE_GATHER ? gather(l, w, coll, g, turn, &f)
+                                                                                                                      : stripe(l, w, coll, g, turn, &f);
+}

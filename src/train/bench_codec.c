@@ -1,0 +1,144 @@
+/* bench_codec.c - how fast a codec reads gradients and adds messages, on one core, beside a copy of the same memory. */
+#include "codec/codec.h"
+#include "core/json.h"
+#include "core/rng.h"
+#include "core/task.h"
+#include "train/run.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum { ROUNDS = 20, WIDTH = 4096, POOL = 1 << 20, STRIDE = 50000 };
+
+/* One codec, one bucket of one square-ish matrix, a fresh gradient a round: a window of a pool of normal numbers that moves on. */
+typedef struct trial {
+    const weir_codec *codec;
+    void *self;
+    weir_tensor tensor;
+    weir_view view;
+    weir_bucket bucket;
+    weir_feed feed;
+    float *pool, *held, *hold, *acc;
+    char *msg;
+    size_t len, sent; /* bytes of the last message; of a round's */
+    double encode[ROUNDS], decode[ROUNDS], copy[ROUNDS];
+} trial;
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+static double median(double *x)
+{
+    qsort(x, ROUNDS, sizeof *x, by_value);
+    return x[ROUNDS / 2];
+}
+
+static weir_err open_trial(trial *t, const char *spec, size_t floats, weir_arena *arena)
+{
+    const weir_plug *plug;
+    size_t cols = floats < WIDTH ? floats : WIDTH, rows = floats / cols, n = rows * cols;
+    weir_rng r = weir_rng_at(1, WEIR_RNG_TEST, 0, 0);
+
+    t->tensor = (weir_tensor){.name = "w", .n = n, .dims = 2, .dim = {(int64_t)rows, (int64_t)cols}};
+    t->view = (weir_view){.tensor = &t->tensor, .rows = rows, .cols = cols};
+    t->bucket = (weir_bucket){.n = n, .view = &t->view, .views = 1};
+    WEIR_TRY(weir_plug_find(weir_codecs, "codec", spec, &plug));
+    WEIR_TRY(weir_plug_make(plug, "codec", spec, arena, &t->self));
+    t->codec = (const weir_codec *)plug;
+    WEIR_TRY(t->codec->init(t->self, &t->bucket, arena));
+    t->pool = WEIR_NEW(arena, float, n + POOL);
+    t->held = WEIR_NEW(arena, float, n);
+    t->hold = WEIR_NEW(arena, float, n);
+    t->acc = WEIR_NEW(arena, float, n);
+    t->msg = weir_alloc(arena, t->codec->bound(t->self));
+    t->feed.tile = WEIR_NEW(arena, float, WEIR_TILE);
+    if (!t->pool || !t->held || !t->hold || !t->acc || !t->msg || !t->feed.tile)
+        return weir_fail_nomem(4 * n * sizeof(float));
+    for (size_t i = 0; i < n + POOL; i++)
+        t->pool[i] = weir_rng_normal(&r);
+    for (size_t i = 0; i < n; i++) /* pages are there before anything is timed */
+        t->hold[i] = t->acc[i] = 0;
+    return WEIR_OK;
+}
+
+static weir_err step(trial *t, int round)
+{
+    weir_rt *rt = weir_rt_threads();
+    size_t n = t->bucket.n;
+    bool residual = !t->codec->raw && ((const weir_feedback *)t->self)->residual;
+    weir_turn turn = {.step = (uint64_t)round, .epochs = 1e9};
+    double begun;
+
+    t->feed = (weir_feed){.n = n, .bad = n, .grad = t->pool + (size_t)round * STRIDE % POOL, .scale = 1, .held = residual ? t->held : NULL, .hold = residual ? t->hold : NULL, .key = 1, .tile = t->feed.tile};
+    begun = weir_now(rt);
+    memcpy(t->acc, t->feed.grad, n * sizeof(float));
+    t->copy[round] = weir_now(rt) - begun;
+    t->encode[round] = t->sent = 0;
+    for (; turn.round < t->codec->rounds; turn.round++) {
+        begun = weir_now(rt);
+        WEIR_TRY(t->codec->encode(t->self, turn, &t->feed, t->msg, &t->len));
+        if (turn.round + 1 < t->codec->rounds)
+            WEIR_TRY(t->codec->absorb(t->self, turn, t->msg, t->len));
+        t->encode[round] += weir_now(rt) - begun;
+        t->sent += t->len;
+    }
+    turn.round--;
+    begun = weir_now(rt);
+    if (t->codec->settle && residual)
+        t->codec->settle(t->self, t->hold);
+    t->encode[round] += weir_now(rt) - begun;
+    begun = weir_now(rt);
+    WEIR_TRY(t->codec->decode(t->self, turn, t->msg, t->len, t->acc));
+    t->decode[round] = weir_now(rt) - begun;
+    if (t->codec->keep)
+        t->codec->keep(t->self);
+    float *old = t->held;
+    t->held = t->hold;
+    t->hold = old;
+    return WEIR_OK;
+}
+
+static weir_err run_trial(trial *t, const char *spec, size_t floats, bool json, FILE *out, weir_arena *arena)
+{
+    double bytes, e, d, c;
+    char text[200];
+
+    WEIR_TRY(open_trial(t, spec, floats, arena));
+    for (int round = 0; round < ROUNDS; round++)
+        WEIR_TRY(step(t, round));
+    bytes = (double)t->bucket.n * sizeof(float) * 1e-9;
+    e = bytes / median(t->encode), d = bytes / median(t->decode), c = bytes / median(t->copy);
+    weir_json *j = weir_json_object();
+    if (!j)
+        return weir_fail_nomem(0);
+    weir_json_put_text(j, "bench", "codec");
+    weir_json_put_text(j, "codec", spec);
+    weir_json_put_int(j, "floats", (int64_t)t->bucket.n);
+    weir_json_put_real(j, "encode_gb_per_s", e);
+    weir_json_put_real(j, "decode_gb_per_s", d);
+    weir_json_put_real(j, "copy_gb_per_s", c);
+    weir_json_put_real(j, "ratio", bytes * 1e9 / (double)t->sent);
+    snprintf(text, sizeof text, "%s, %zu floats: encode %.2f GB/s (%.2f x copy), decode %.2f GB/s (%.2f x), copy %.2f GB/s, ratio %.1f", spec, t->bucket.n, e, e / c, d, d / c, c,
+             bytes * 1e9 / (double)t->sent);
+    return weir_bench_print(out, j, json, text);
+}
+
+weir_err weir_bench_codec(const char *spec, size_t floats, bool json, FILE *out)
+{
+    weir_err err = WEIR_OK;
+
+    if (!floats)
+        return weir_fail(WEIR_USAGE, "--floats 0: there is nothing to encode");
+    for (weir_plugs p = weir_codecs; *p && !err; p++) {
+        weir_arena *arena = weir_arena_new();
+        trial *t = arena ? WEIR_NEW(arena, trial, 1) : NULL;
+        err = t ? run_trial(t, spec ? spec : (*p)->name, floats, json, out, arena) : weir_fail_nomem(sizeof *t);
+        weir_arena_free(arena);
+        if (spec)
+            break;
+    }
+    return err;
+}

@@ -1,0 +1,42 @@
+/* Messages of every codec from anybody: an error, or floats added inside the bucket. */
+#include "codec/codec.h"
+#include "codec/message.h"
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static const char *const specs[] = {"half", "half:bf16", "int8", "onebit", "sign", "strom", "strom:quanta=5", "topk", "dgc", "redsync", "redsync:quantise=no", "qsgd", "terngrad"};
+
+/* The body is the fuzzer's, the head is made to fit half of the time: else nothing would get past its checksum. */
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static const weir_tensor tensor[] = {{.name = "a", .n = 300, .dims = 2, .dim = {20, 15}}, {.name = "b", .at = 300, .n = 700, .dims = 2, .dim = {7, 100}}};
+    static const weir_view view[] = {{&tensor[0], 0, 20, 15, 0}, {&tensor[1], 300, 7, 100, 0}};
+    const weir_bucket bucket = {.n = 1000, .view = view, .views = 2};
+    const weir_plug *plug;
+    void *self;
+
+    if (size < 2)
+        return 0;
+    const char *spec = specs[data[0] % (sizeof specs / sizeof *specs)];
+    bool whole = data[1] & 1;
+    weir_arena *arena = weir_arena_new();
+    size_t body = size - 2, room = body + WEIR_MESSAGE_HEAD;
+    uint8_t *msg = malloc(room);
+    float *acc = calloc(bucket.n, sizeof *acc);
+    if (arena && msg && acc && !weir_plug_find(weir_codecs, "codec", spec, &plug) && !weir_plug_make(plug, "codec", spec, arena, &self)) {
+        const weir_codec *c = (const weir_codec *)plug;
+        if (!c->init(self, &bucket, arena)) {
+            if (whole)
+                weir_message_head(msg, c, bucket.n, body);
+            memcpy(msg + (whole ? WEIR_MESSAGE_HEAD : 0), data + 2, body);
+            c->decode(self, (weir_turn){0}, msg, whole ? room : body, acc);
+        }
+    }
+    free(msg);
+    free(acc);
+    weir_arena_free(arena);
+    return 0;
+}

@@ -1,0 +1,585 @@
+/* The laws of codec/, over every codec in the list. */
+#include "codec/codec.h"
+#include "codec/message.h"
+#include "codec/places.h"
+#include "codec/quant.h"
+#include "codec/rice.h"
+#include "codec/select.h"
+#include "core/rng.h"
+#include "core/vec.h"
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+/* ---- one worker's codec on one bucket ---- */
+
+enum { MOST_VIEWS = 4, MOST = 60000 };
+
+typedef struct rig {
+    weir_arena *arena;
+    const weir_codec *codec;
+    const weir_feedback *feedback;
+    void *self, *fresh;
+    weir_tensor tensor[MOST_VIEWS];
+    weir_view view[MOST_VIEWS];
+    weir_bucket bucket;
+    weir_feed feed;
+    float *held, *hold, *grad, *value, *before;
+    unsigned char *msg;
+    size_t len;
+    weir_turn turn;
+} rig;
+
+static rig *rig_open(const char *spec, int views, const size_t (*shape)[2])
+{
+    static const char *const name[] = {"a", "b", "c", "d"};
+    rig *r = calloc(1, sizeof *r);
+    const weir_plug *plug;
+
+    r->arena = weir_arena_new();
+    for (int v = 0; v < views; v++) {
+        size_t n = shape[v][0] * shape[v][1];
+        r->tensor[v] = (weir_tensor){name[v], r->bucket.n, n, 2, {(int64_t)shape[v][0], (int64_t)shape[v][1]}, true, v};
+        r->view[v] = (weir_view){&r->tensor[v], r->bucket.n, shape[v][0], shape[v][1], 0};
+        r->bucket.n += n;
+    }
+    r->bucket.view = r->view;
+    r->bucket.views = views;
+    assert_int_equal(weir_plug_find(weir_codecs, "codec", spec, &plug), WEIR_OK);
+    r->codec = (const weir_codec *)plug;
+    assert_int_equal(weir_plug_make(plug, "codec", spec, r->arena, &r->self), WEIR_OK);
+    assert_int_equal(weir_plug_make(plug, "codec", spec, r->arena, &r->fresh), WEIR_OK);
+    assert_int_equal(r->codec->init(r->self, &r->bucket, r->arena), WEIR_OK);
+    assert_int_equal(r->codec->init(r->fresh, &r->bucket, r->arena), WEIR_OK);
+    r->feedback = r->codec->raw ? NULL : r->self;
+    r->grad = WEIR_NEW(r->arena, float, r->bucket.n);
+    r->held = WEIR_NEW(r->arena, float, r->bucket.n);
+    r->hold = WEIR_NEW(r->arena, float, r->bucket.n);
+    r->value = WEIR_NEW(r->arena, float, r->bucket.n);
+    r->before = WEIR_NEW(r->arena, float, r->bucket.n);
+    r->msg = weir_alloc(r->arena, r->codec->bound(r->self) + 64);
+    r->feed.tile = WEIR_NEW(r->arena, float, WEIR_TILE);
+    r->turn.epochs = 100; /* past any warm-up */
+    return r;
+}
+
+static void rig_close(rig *r)
+{
+    weir_arena_free(r->arena);
+    free(r);
+}
+
+/* All rounds of one step of a group of one; its value is in r->value, what is held back in r->hold. */
+static weir_err rig_step(rig *r, bool residual)
+{
+    size_t n = r->bucket.n;
+    const unsigned char guard = 0xa5;
+
+    r->feed = (weir_feed){.n = n, .bad = n, .grad = r->grad, .scale = 1, .held = residual ? r->held : NULL, .hold = residual ? r->hold : NULL,
+                          .key = 7, .tile = r->feed.tile};
+    for (size_t i = 0; i < n; i++)
+        r->before[i] = residual ? r->held[i] + r->grad[i] : r->grad[i];
+    for (r->turn.round = 0; r->turn.round < r->codec->rounds; r->turn.round++) {
+        size_t bound = r->codec->bound(r->self);
+        memset(r->msg + bound, guard, 64);
+        WEIR_TRY(r->codec->encode(r->self, r->turn, &r->feed, r->msg, &r->len));
+        assert_true(r->len <= bound);
+        for (int i = 0; i < 64; i++)
+            assert_int_equal(r->msg[bound + (size_t)i], guard);
+        if (r->turn.round + 1 < r->codec->rounds)
+            WEIR_TRY(r->codec->absorb(r->self, r->turn, r->msg, r->len));
+    }
+    r->turn.round--;
+    if (r->codec->settle && residual)
+        r->codec->settle(r->self, r->hold);
+    memset(r->value, 0, n * sizeof(float));
+    return r->codec->decode(r->self, r->turn, r->msg, r->len, r->value);
+}
+
+static void rig_commit(rig *r)
+{
+    float *old = r->held;
+
+    if (r->codec->keep)
+        r->codec->keep(r->self);
+    r->held = r->hold;
+    r->hold = old;
+    r->turn.step++;
+}
+
+/* ---- gradients ---- */
+
+typedef enum { NORMAL, HEAVY, SPIKY, CONSTANT, ZERO, TINY, WHOLE, KINDS } kind;
+
+static void fill(float *x, size_t n, kind k, uint64_t seed)
+{
+    weir_rng r = weir_rng_at(seed, WEIR_RNG_TEST, k, 0);
+
+    for (size_t i = 0; i < n; i++) {
+        float z = weir_rng_normal(&r);
+        x[i] = k == NORMAL     ? 0.01f * z
+               : k == HEAVY    ? z * z * z * z * z
+               : k == SPIKY    ? (i % 997 == 5 ? 100 * z : 1e-6f * z)
+               : k == CONSTANT ? 0.5f
+               : k == ZERO     ? 0
+               : k == TINY     ? z * 1e-41f
+                               : rintf(4 * z);
+    }
+}
+
+static const size_t shapes[][2] = {{64, 50}, {300, 7}, {1, 5000}, {1, 1}};
+
+static const char *const specs[] = {
+    "none", "half:residual=yes", "half:bf16,residual=yes", "int8:residual=yes", "onebit", "sign", "strom", "strom:density=0.001", "strom:pack=none", "strom:quanta=5", "strom:tau=0.02",
+    "strom:tau=1e-9", "topk", "topk:select=exact", "topk:select=hierarchical,rice=no", "topk:density=1", "dgc", "redsync", "redsync:quantise=no", "redsync:quantise=no,select=search", "redsync:select=search",
+    "redsync:error=drop", "qsgd:residual=yes", "qsgd:levels=100", "terngrad:residual=yes", "powersgd", "powersgd:5", "powersgd:1000", NULL};
+
+/* Every codec there is has a row above. */
+static void all_are_tried(void **state)
+{
+    (void)state;
+    for (weir_plugs p = weir_codecs; *p; p++) {
+        bool found = false;
+        for (const char *const *s = specs; *s; s++)
+            found |= !strncmp(*s, (*p)->name, strlen((*p)->name));
+        if (!found)
+            fail_msg("the codec %s has no row in specs", (*p)->name);
+    }
+}
+
+/* ---- conservation ---- */
+
+/* sent + held back = what was given, for many steps; and for the sum over all of them. */
+static void check_conserved(const char *spec, kind k)
+{
+    rig *r = rig_open(spec, 4, shapes);
+    size_t n = r->bucket.n;
+    double *given = calloc(n, sizeof *given), *sent = calloc(n, sizeof *sent);
+    bool drops = strstr(spec, "drop") != NULL;
+
+    for (int step = 0; step < 12; step++) {
+        double most = 0;
+        fill(r->grad, n, k, (uint64_t)step);
+        assert_int_equal(rig_step(r, true), WEIR_OK);
+        assert_int_equal(r->feed.bad, n);
+        for (size_t i = 0; i < n; i++)
+            most = fmax(most, fabs((double)r->before[i]));
+        for (size_t i = 0; i < n; i++) {
+            double lost = (double)r->before[i] - (double)r->value[i] - (double)r->hold[i];
+            given[i] += (double)r->grad[i];
+            sent[i] += (double)r->value[i];
+            if (!drops && !(fabs(lost) <= 2e-6 * most))
+                fail_msg("%s, kind %d, step %d, element %zu: %g became %g and %g", spec, k, step, i, (double)r->before[i], (double)r->value[i], (double)r->hold[i]);
+        }
+        rig_commit(r);
+        for (size_t i = 0; i < n && !drops; i++)
+            if (!(fabs(given[i] - sent[i] - (double)r->held[i]) <= 1e-4 * (most + fabs(given[i]))))
+                fail_msg("%s, kind %d, element %zu: given %g, sent %g, held back %g", spec, k, i, given[i], sent[i], (double)r->held[i]);
+    }
+    free(given);
+    free(sent);
+    rig_close(r);
+}
+
+static void conservation(void **state)
+{
+    (void)state;
+    for (const char *const *s = specs; *s; s++)
+        for (kind k = 0; k < KINDS; k++)
+            if (strcmp(*s, "none"))
+                check_conserved(*s, k);
+}
+
+/* Bit for bit, where whole numbers in floats are all there is. */
+static void whole_numbers(void **state)
+{
+    static const char *const exact[] = {"topk", "topk:select=exact", "dgc", "redsync:quantise=no", "strom:tau=2", "strom:tau=2,quanta=7", "strom:tau=1,pack=none", NULL};
+
+    (void)state;
+    for (const char *const *s = exact; *s; s++) {
+        rig *r = rig_open(*s, 4, shapes);
+        for (int step = 0; step < 10; step++) {
+            fill(r->grad, r->bucket.n, WHOLE, (uint64_t)step);
+            assert_int_equal(rig_step(r, true), WEIR_OK);
+            for (size_t i = 0; i < r->bucket.n; i++)
+                assert_true(r->before[i] == r->value[i] + r->hold[i]);
+            rig_commit(r);
+        }
+        rig_close(r);
+    }
+}
+
+/* ---- messages ---- */
+
+static void fresh_instance(void **state)
+{
+    (void)state;
+    for (const char *const *s = specs; *s; s++) {
+        rig *r = rig_open(*s, 4, shapes);
+        float *again = calloc(r->bucket.n, sizeof *again);
+        for (int step = 0; step < 3 && r->codec->rounds == 1; step++) {
+            fill(r->grad, r->bucket.n, NORMAL, (uint64_t)step);
+            assert_int_equal(rig_step(r, true), WEIR_OK);
+            memset(again, 0, r->bucket.n * sizeof *again);
+            assert_int_equal(r->codec->decode(r->fresh, r->turn, r->msg, r->len, again), WEIR_OK);
+            assert_memory_equal(again, r->value, r->bucket.n * sizeof *again);
+            rig_commit(r);
+        }
+        free(again);
+        rig_close(r);
+    }
+}
+
+static void flipped_heads(void **state)
+{
+    (void)state;
+    for (const char *const *s = specs; *s; s++) {
+        rig *r = rig_open(*s, 4, shapes);
+        fill(r->grad, r->bucket.n, NORMAL, 1);
+        assert_int_equal(rig_step(r, true), WEIR_OK);
+        for (int bit = 0; bit < 8 * WEIR_MESSAGE_HEAD && r->codec->mark; bit++) {
+            r->msg[bit / 8] ^= (unsigned char)(1 << bit % 8);
+            assert_int_equal(r->codec->decode(r->fresh, r->turn, r->msg, r->len, r->value), WEIR_INVALID);
+            r->msg[bit / 8] ^= (unsigned char)(1 << bit % 8);
+        }
+        for (size_t cut = 0; cut < r->len && r->codec->rounds == 1; cut += 1 + cut / 3)
+            assert_int_equal(r->codec->decode(r->fresh, r->turn, r->msg, cut, r->value), WEIR_INVALID);
+        rig_close(r);
+    }
+}
+
+/* What docs/WIRE.md says they have. */
+static void wire_bytes(void **state)
+{
+    static const size_t one[][2] = {{100, 300}};
+    static const struct { const char *spec; size_t bytes; } row[] = {
+        {"half", 16 + 7 * (4 + 8192) + 4 + 2 * (30000 - 7 * 4096)}, {"int8", 16 + 117 * 260 + 4 + 48}, {"onebit", 16 + 100 * (8 + 40)}, {"sign", 16 + 4 + 3752},
+        {"qsgd", 16 + 58 * (4 + 320) + 4 + 192}, {"terngrad", 16 + 4 + 7500}, {"topk:select=exact,rice=no", 16 + 16 + 300 * 8}, {"redsync:select=trimmed,rice=no,density=0.01", 16 + 16 + 300 * 4},
+        {"redsync:select=trimmed,rice=no,quantise=no", 16 + 16 + 30 * 8}, {"powersgd", 4 * 2 * 300}};
+
+    (void)state;
+    for (size_t k = 0; k < sizeof row / sizeof *row; k++) {
+        rig *r = rig_open(row[k].spec, 1, one);
+        fill(r->grad, r->bucket.n, NORMAL, 1);
+        assert_int_equal(rig_step(r, true), WEIR_OK);
+        if (r->len != row[k].bytes)
+            fail_msg("%s: %zu bytes, %zu by the formula", row[k].spec, r->len, row[k].bytes);
+        rig_close(r);
+    }
+}
+
+/* ---- gradients that are not finite ---- */
+
+static void not_finite(void **state)
+{
+    static const float bad[] = {NAN, INFINITY, -INFINITY};
+
+    (void)state;
+    for (const char *const *s = specs; *s; s++)
+        for (int k = 0; k < 3; k++) {
+            rig *r = rig_open(*s, 4, shapes);
+            fill(r->grad, r->bucket.n, NORMAL, 1);
+            r->grad[3300] = bad[k]; /* in "b" */
+            rig_step(r, true);
+            if (!r->codec->raw)
+                assert_true(r->feed.bad <= 3300 && r->feed.bad + WEIR_TILE > 3300);
+            rig_close(r);
+        }
+}
+
+/* ---- laws of some ---- */
+
+static void off_is_dense(void **state)
+{
+    static const char *const off[] = {"none", "topk:density=1", "topk:density=1,select=exact", "powersgd:64"};
+
+    (void)state;
+    for (size_t k = 0; k < sizeof off / sizeof *off; k++) {
+        rig *r = rig_open(off[k], 2, shapes);
+        fill(r->grad, r->bucket.n, NORMAL, 3);
+        assert_int_equal(rig_step(r, true), WEIR_OK);
+        assert_memory_equal(r->value, r->before, r->bucket.n * sizeof(float));
+        rig_close(r);
+    }
+}
+
+static void unbiased(void **state)
+{
+    static const char *const drawn[] = {"qsgd", "qsgd:levels=1", "terngrad:clip=0"};
+    static const size_t one[][2] = {{1, 40}};
+    enum { DRAWS = 100000 };
+
+    (void)state;
+    for (size_t k = 0; k < sizeof drawn / sizeof *drawn; k++) {
+        rig *r = rig_open(drawn[k], 1, one);
+        double sum[40] = {0}, square[40] = {0};
+        fill(r->value, 40, NORMAL, 5);
+        float x[40];
+        memcpy(x, r->value, sizeof x);
+        for (int d = 0; d < DRAWS; d++) {
+            memcpy(r->grad, x, sizeof x);
+            r->turn.step = (uint64_t)d;
+            assert_int_equal(rig_step(r, false), WEIR_OK);
+            for (int i = 0; i < 40; i++)
+                sum[i] += (double)r->value[i], square[i] += (double)r->value[i] * (double)r->value[i];
+        }
+        for (int i = 0; i < 40; i++) {
+            double mean = sum[i] / DRAWS, deviation = sqrt(fmax(0, square[i] / DRAWS - mean * mean) / DRAWS);
+            if (fabs(mean - (double)x[i]) > 5 * deviation + 1e-8)
+                fail_msg("%s: the mean of element %d is %g, not %g (deviation %g)", drawn[k], i, mean, (double)x[i], deviation);
+        }
+        rig_close(r);
+    }
+}
+
+static void low_rank(void **state)
+{
+    static const size_t one[][2] = {{120, 80}};
+    rig *r = rig_open("powersgd:3", 1, one);
+    float u[3][120], v[3][80];
+    double off = 0, norm = 0;
+
+    (void)state;
+    fill(&u[0][0], 360, NORMAL, 1);
+    fill(&v[0][0], 240, HEAVY, 2);
+    for (size_t i = 0; i < 120; i++)
+        for (size_t j = 0; j < 80; j++)
+            for (int k = 0; k < 3; k++)
+                r->grad[i * 80 + j] += u[k][i] * v[k][j];
+    assert_int_equal(rig_step(r, true), WEIR_OK);
+    for (size_t i = 0; i < r->bucket.n; i++) {
+        off += pow((double)r->value[i] - (double)r->before[i], 2);
+        norm += pow((double)r->before[i], 2);
+    }
+    assert_true(sqrt(off / norm) < 1e-5);
+    rig_close(r);
+}
+
+static size_t sent(const rig *r)
+{
+    size_t k = 0;
+
+    for (size_t i = 0; i < r->bucket.n; i++)
+        k += r->value[i] != 0;
+    return k;
+}
+
+/* k = 200 of 20,000. */
+static void selection_sizes(void **state)
+{
+    static const size_t one[][2] = {{10, 2000}};
+    static const struct { const char *spec; size_t least, most; } row[] = {
+        {"topk:density=0.01", 60, 400}, {"topk:density=0.01,select=exact", 200, 200}, {"topk:density=0.01,select=hierarchical", 60, 266},
+        {"redsync:density=0.01,quantise=no,select=trimmed", 200, 200}, {"redsync:density=0.01,quantise=no,select=search", 200, 400},
+        {"redsync:density=0.01,select=trimmed", 200, 200}, {"redsync:density=0.01,select=search", 200, 400}};
+
+    (void)state;
+    for (size_t k = 0; k < sizeof row / sizeof *row; k++)
+        for (kind g = NORMAL; g <= CONSTANT; g++) {
+            rig *r = rig_open(row[k].spec, 1, one);
+            fill(r->grad, r->bucket.n, g, 9);
+            assert_int_equal(rig_step(r, true), WEIR_OK);
+            size_t n = sent(r), least = row[k].least, most = row[k].most;
+            if (g == SPIKY || g == CONSTANT) /* few that matter, or none that differ */
+                least = g == SPIKY ? 5 : least;
+            if (n < least || n > most)
+                fail_msg("%s, kind %d: %zu sent, %zu to %zu were expected", row[k].spec, g, n, least, most);
+            rig_close(r);
+        }
+}
+
+/* What is sent by an exact selection is never smaller than what stays. */
+static void largest_are_sent(void **state)
+{
+    static const char *const spec[] = {"topk:select=exact,density=0.02", "redsync:quantise=no,select=trimmed,density=0.02", "redsync:quantise=no,select=search,density=0.02"};
+
+    (void)state;
+    for (size_t k = 0; k < sizeof spec / sizeof *spec; k++) {
+        static const size_t one[][2] = {{10, 2000}};
+        rig *r = rig_open(spec[k], 1, one);
+        float least = INFINITY, left = 0;
+        fill(r->grad, r->bucket.n, HEAVY, 4);
+        assert_int_equal(rig_step(r, true), WEIR_OK);
+        for (size_t i = 0; i < r->bucket.n; i++)
+            if (r->value[i] != 0)
+                least = fminf(least, fabsf(r->value[i]));
+            else
+                left = fmaxf(left, fabsf(r->hold[i]));
+        assert_true(least >= left);
+        rig_close(r);
+    }
+}
+
+/* The density that strom follows is met within a few steps, for gradients of any size. */
+static void strom_follows(void **state)
+{
+    static const size_t one[][2] = {{100, 600}};
+
+    (void)state;
+    for (int e = -6; e <= 3; e += 3) {
+        rig *r = rig_open("strom:density=0.01", 1, one);
+        double share = 0;
+        for (int step = 0; step < 200; step++) {
+            fill(r->grad, r->bucket.n, NORMAL, (uint64_t)step);
+            weir_vec_best()->scale(r->grad, powf(10, (float)e) * (step > 60 ? 0.1f : 1), r->bucket.n);
+            assert_int_equal(rig_step(r, true), WEIR_OK);
+            share += step >= 150 ? (double)sent(r) / (double)r->bucket.n / 50 : 0;
+            rig_commit(r);
+        }
+        if (share < 0.005 || share > 0.02)
+            fail_msg("gradients of 1e%d: density %g", e, share);
+        rig_close(r);
+    }
+}
+
+/* ---- masking: what was sent begins anew ---- */
+
+static void masks(void **state)
+{
+    static const char *const sparse[] = {"strom", "topk", "dgc", "redsync"};
+
+    (void)state;
+    for (size_t k = 0; k < sizeof sparse / sizeof *sparse; k++) {
+        rig *r = rig_open(sparse[k], 4, shapes);
+        size_t n = r->bucket.n;
+        float *speed = calloc(n, sizeof *speed), *sped = calloc(n, sizeof *sped);
+        fill(r->grad, n, NORMAL, 2);
+        fill(speed, n, NORMAL, 3);
+        assert_true(r->codec->sparse);
+        r->feed = (weir_feed){.n = n, .bad = n, .grad = r->grad, .scale = 1, .held = r->held, .hold = r->hold, .speed = speed, .sped = sped, .momentum = 0.9f, .mask = true, .tile = r->feed.tile};
+        assert_int_equal(r->codec->encode(r->self, r->turn, &r->feed, r->msg, &r->len), WEIR_OK);
+        assert_int_equal(r->codec->decode(r->self, r->turn, r->msg, r->len, r->value), WEIR_OK);
+        assert_true(sent(r) > 0);
+        for (size_t i = 0; i < n; i++)
+            assert_true(sped[i] == (r->value[i] != 0 ? 0 : 0.9f * speed[i] + r->grad[i]));
+        free(speed);
+        free(sped);
+        rig_close(r);
+    }
+}
+
+/* ---- parts ---- */
+
+static void rice(void **state)
+{
+    enum { N = 100000, MOST_WORDS = 20000 };
+    uint32_t *word = calloc(MOST_WORDS, 4), *back = calloc(MOST_WORDS, 4);
+    unsigned char *bytes = calloc(MOST_WORDS, 8);
+
+    (void)state;
+    for (int round = 0; round < 60; round++) {
+        weir_rng r = weir_rng_at((uint64_t)round, WEIR_RNG_TEST, 1, 0);
+        size_t words = 0, len;
+        double density = pow(10, -4 + 0.05 * round);
+        for (uint32_t i = 0; i < N && words < MOST_WORDS; i++)
+            if (i == 0 || i == N - 1 || (double)weir_rng_unit(&r) < density)
+                word[words++] = i << 1 | (weir_rng_u32(&r) & 1);
+        int b = weir_rice_fit(N, words);
+        len = weir_rice_write(word, words, b, bytes, 8 * MOST_WORDS);
+        assert_true(len > 0);
+        weir_rice reader = weir_rice_begin(bytes, len, b);
+        assert_true(weir_rice_read(&reader, N, back, words));
+        assert_memory_equal(word, back, 4 * words);
+        reader = weir_rice_begin(bytes, len, b);
+        assert_false(weir_rice_read(&reader, N - 1, back, words)); /* the last place is beyond */
+        double share = (double)words / N, entropy = (-share * log2(share) - (1 - share) * log2(1 - share)) / share + 1;
+        if (words > 500 && words < MOST_WORDS)
+            assert_true(8.0 * (double)len / (double)words < 1.06 * entropy);
+    }
+    free(word);
+    free(back);
+    free(bytes);
+}
+
+static int falling(const void *a, const void *b)
+{
+    float x = *(const float *)a, y = *(const float *)b;
+
+    return (x < y) - (x > y);
+}
+
+static void select_kth(void **state)
+{
+    float x[500], sorted[500];
+
+    (void)state;
+    for (int round = 0; round < 300; round++) {
+        size_t n = 1 + (size_t)round % 500, k = 1 + (size_t)(round * 7) % n;
+        fill(x, n, (kind)(round % KINDS), (uint64_t)round);
+        memcpy(sorted, x, n * sizeof *x);
+        qsort(sorted, n, sizeof *x, falling);
+        float got = weir_select(x, n, k);
+        assert_true(got == sorted[k - 1]);
+    }
+}
+
+/* Every set of loops gives the baseline's bits. */
+static void same_bits(void **state)
+{
+    enum { N = 1003 };
+    const weir_quant *base = weir_quant_of("baseline");
+    float x[N], y[N], z[N];
+    uint16_t h[2][N + 1];
+    int8_t q[2][N];
+    uint32_t bits[2][N / 32 + 1];
+
+    (void)state;
+    for (const weir_vec *const *v = weir_vec_all(); *v; v++)
+        for (kind k = 0; k < KINDS; k++) {
+            const weir_quant *w = weir_quant_of((*v)->isa);
+            double s[4];
+            fill(x, N, k, 1);
+            base->to_fp16(h[0], x, 8, N), w->to_fp16(h[1], x, 8, N);
+            assert_memory_equal(h[0], h[1], 2 * N);
+            memcpy(y, x, sizeof x), memcpy(z, x, sizeof x);
+            base->add_fp16(y, h[0], 0.25f, N), w->add_fp16(z, h[0], 0.25f, N);
+            assert_memory_equal(y, z, sizeof y);
+            base->to_bf16(h[0], x, N), w->to_bf16(h[1], x, N);
+            assert_memory_equal(h[0], h[1], 2 * N);
+            base->add_bf16(y, h[0], 2, N), w->add_bf16(z, h[0], 2, N);
+            assert_memory_equal(y, z, sizeof y);
+            base->to_int8(q[0], x, 30, N), w->to_int8(q[1], x, 30, N);
+            assert_memory_equal(q[0], q[1], N);
+            base->add_int8(y, q[0], 2, N), w->add_int8(z, q[0], 2, N);
+            assert_memory_equal(y, z, sizeof y);
+            assert_int_equal(base->to_bits(bits[0], x, N, &s[0], &s[1]), w->to_bits(bits[1], x, N, &s[2], &s[3]));
+            assert_memory_equal(bits[0], bits[1], sizeof bits[0]);
+            assert_true(s[0] == s[2] && s[1] == s[3]);
+            base->add_bits(y, bits[0], -1, 2, N), w->add_bits(z, bits[0], -1, 2, N);
+            assert_memory_equal(y, z, sizeof y);
+            base->draw(q[0], x, 50, 100, 5, 77, N), w->draw(q[1], x, 50, 100, 5, 77, N);
+            assert_memory_equal(q[0], q[1], N);
+            assert_true(base->dot(x, y, N) == w->dot(x, y, N));
+        }
+}
+
+/* All 65,536 of them. */
+static void halves(void **state)
+{
+    const weir_quant *base = weir_quant_of("baseline");
+
+    (void)state;
+    for (unsigned k = 0; k < 65536; k++) {
+        uint16_t h = (uint16_t)k, back;
+        float x = 0;
+        base->add_fp16(&x, &h, 1, 1);
+        if (isnan(x))
+            continue;
+        base->to_fp16(&back, &x, 1, 1);
+        assert_int_equal(back, h == 0x8000 ? 0 : h); /* 0 + -0 is 0 */
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_are_tried), cmocka_unit_test(conservation), cmocka_unit_test(whole_numbers), cmocka_unit_test(fresh_instance), cmocka_unit_test(flipped_heads),
+        cmocka_unit_test(wire_bytes), cmocka_unit_test(not_finite), cmocka_unit_test(off_is_dense), cmocka_unit_test(unbiased), cmocka_unit_test(low_rank),
+        cmocka_unit_test(selection_sizes), cmocka_unit_test(largest_are_sent), cmocka_unit_test(strom_follows), cmocka_unit_test(masks), cmocka_unit_test(rice),
+        cmocka_unit_test(select_kth), cmocka_unit_test(same_bits), cmocka_unit_test(halves),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
