@@ -304,7 +304,7 @@ static void test_key_files(void **state)
         fputs(bad[i], f);
         fclose(f);
         chmod(path, 0600);
-        assert_int_equal(weir_key_read(path, &b), WEIR_INVALID);
+        assert_int_equal(weir_key_read(path, &b), WEIR_DENIED);
     }
     for (int mode = 0604; mode <= 0640; mode += 0640 - 0604) {
         chmod(path, (mode_t)mode);
