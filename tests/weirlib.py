@@ -1,5 +1,5 @@
 """Runs the program as a user would, and reads what it leaves."""
-import glob, json, os, struct, subprocess, tempfile, time
+import glob, json, os, signal, struct, subprocess, tempfile, time
 import numpy as np
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -16,8 +16,13 @@ def environment(**more):
     return env
 
 
+def heed():
+    """a shell's background jobs ignore SIGINT, and so would all they start"""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def start(*args, **kw):
-    return subprocess.Popen([WEIR, *map(str, args)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(), **kw)
+    return subprocess.Popen([WEIR, *map(str, args)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(), preexec_fn=heed, **kw)
 
 
 def weir(*args, code=0, timeout=300, **env):
