@@ -21,8 +21,8 @@ def heed():
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def start(*args, **kw):
-    return subprocess.Popen([WEIR, *map(str, args)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(), preexec_fn=heed, **kw)
+def start(*args, preexec_fn=heed, **kw):
+    return subprocess.Popen([WEIR, *map(str, args)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(), preexec_fn=preexec_fn, **kw)
 
 
 def weir(*args, code=0, timeout=300, **env):
