@@ -1,51 +1,78 @@
 /* feed.c - see feed.h. */
 #include "codec/feed.h"
-#include "core/vec.h"
 #include <math.h>
-#include <string.h>
 
-static float *place(weir_feed *f) { return f->held ? f->hold : f->grad; }
+static void note(weir_feed *f, size_t at, float most)
+{
+    f->most = most;
+    if (!isfinite(most) && f->bad > at)
+        f->bad = at;
+}
+
+/* What is held back is added to: the gradient and its factor, or what momentum makes of them. */
+static const float *going(weir_feed *f, size_t at, size_t n, float *scale)
+{
+    *scale = f->speed ? 1 : f->scale;
+    if (!f->speed)
+        return f->grad + at;
+    weir_vec_best()->speed(f->tile, f->sped + at, f->speed + at, f->grad + at, n, f->scale, f->momentum, f->nesterov);
+    return f->tile;
+}
+
+/* Whether x is the gradient as it lies there. */
+static bool lies(const weir_feed *f) { return !f->held && !f->speed && f->scale == 1; }
+
+static void make(weir_feed *f, size_t at, size_t n, float *to)
+{
+    float scale;
+    const float *x = going(f, at, n, &scale);
+
+    note(f, at, weir_vec_best()->feed(to, x, scale, f->held ? f->held + at : NULL, n));
+}
 
 float *weir_feed_tile(weir_feed *f, size_t at, size_t n)
 {
-    const weir_vec *vec = weir_vec_best();
-    const float *g = f->grad + at, *held = f->held ? f->held + at : NULL;
-    float scale = f->scale;
-    bool fine;
-
-    if (!f->speed && !held && scale == 1) { /* as it lies there */
-        if (!vec->finite(g, n) && f->bad > at)
-            f->bad = at;
-        return f->grad + at;
+    if (!lies(f)) {
+        make(f, at, n, f->tile);
+        return f->tile;
     }
-    if (f->speed) {
-        vec->speed(f->tile, f->sped + at, f->speed + at, g, n, scale, f->momentum, f->nesterov);
-        if (held)
-            vec->add(f->tile, held, n);
-        fine = vec->finite(f->tile, n);
-    } else
-        fine = vec->feed(f->tile, g, scale, held, n);
-    if (!fine && f->bad > at)
-        f->bad = at;
-    return f->tile;
+    note(f, at, weir_vec_best()->most(f->grad + at, n));
+    return f->grad + at;
 }
 
 void weir_feed_leave(weir_feed *f, size_t at, size_t n)
 {
-    if (f->held) /* else nobody wants it */
-        weir_vec_best()->stream(f->hold + at, f->tile, n);
+    if (!f->held) /* nobody wants it */
+        return;
+    weir_vec_best()->stream(f->hold + at, f->tile, n);
+    if (at + n == f->n)
+        weir_vec_best()->fence();
+}
+
+void weir_feed_sift(weir_feed *f, size_t at, size_t n, float least, float take, weir_sifted *to)
+{
+    float scale;
+    const float *x = going(f, at, n, &scale);
+
+    weir_vec_best()->sift(weir_feed_place(f, at), x, scale, f->held ? f->held + at : NULL, n, least, take, to);
+    note(f, at, to->most);
+    if (at + n == f->n)
+        weir_vec_best()->fence();
 }
 
 float *weir_feed_whole(weir_feed *f, size_t at, size_t n)
 {
-    float *x = place(f) + at;
+    float *x = weir_feed_place(f, at), most = 0;
 
     for (size_t k = 0; k < n; k += WEIR_TILE) {
         size_t some = n - k < WEIR_TILE ? n - k : WEIR_TILE;
-        const float *tile = weir_feed_tile(f, at + k, some);
-        if (tile != x + k)
-            memcpy(x + k, tile, some * sizeof *x);
+        if (lies(f))
+            weir_feed_tile(f, at + k, some);
+        else
+            make(f, at + k, some, x + k);
+        most = f->most > most || !isfinite(f->most) ? f->most : most;
     }
+    f->most = most;
     return x;
 }
 

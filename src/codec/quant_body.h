@@ -31,8 +31,11 @@ static float of_bits(uint32_t b)
 /* ---- 16 bits ---- */
 
 /* Adding 2^k * 0.5 where the last kept bit stands for 2^k rounds as the hardware does; below the smallest normal number the sum does it all. */
-static uint16_t half_of(float x)
+static inline uint16_t half_of(float x)
 {
+#ifdef __F16C__
+    return _cvtss_sh(x, 0);
+#else
     uint32_t b = bits_of(x), sign = b >> 16 & 0x8000, a = b & 0x7fffffff;
 
     if (a >= 0x47800000) /* 65536 and beyond, infinities, NaNs */
@@ -40,6 +43,7 @@ static uint16_t half_of(float x)
     if (a < 0x38800000)
         return (uint16_t)(sign | (bits_of(of_bits(a) + 0.5f) - 0x3f000000));
     return (uint16_t)(sign | ((a - 0x38000000 + 0xfff + (a >> 13 & 1)) >> 13));
+#endif
 }
 
 static float of_half(uint16_t h)
@@ -53,16 +57,30 @@ static float of_half(uint16_t h)
     return of_bits(sign | ((a << 13) + 0x38000000));
 }
 
-static void to_fp16(uint16_t *h, const float *x, float factor, size_t n)
+static void to_fp16(uint16_t *h, const float *x, float factor, size_t n, bool past)
 {
     size_t i = 0;
 
+    for (; past && i < n && (uintptr_t)(h + i) % 64; i++)
+        h[i] = half_of(factor * x[i]);
 #if defined __AVX512F__
-    for (; i + 16 <= n; i += 16)
-        _mm256_storeu_si256((__m256i *)(void *)(h + i), _mm512_cvtps_ph(_mm512_mul_ps(_mm512_loadu_ps(x + i), _mm512_set1_ps(factor)), 0));
+    for (; i + 32 <= n; i += 32) {
+        __m256i low = _mm512_cvtps_ph(_mm512_mul_ps(_mm512_loadu_ps(x + i), _mm512_set1_ps(factor)), 0);
+        __m256i high = _mm512_cvtps_ph(_mm512_mul_ps(_mm512_loadu_ps(x + i + 16), _mm512_set1_ps(factor)), 0);
+        __m512i both = _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
+        if (past)
+            _mm512_stream_si512((__m512i *)(void *)(h + i), both);
+        else
+            _mm512_storeu_si512(h + i, both);
+    }
 #elif defined __F16C__
-    for (; i + 8 <= n; i += 8)
-        _mm_storeu_si128((__m128i *)(void *)(h + i), _mm256_cvtps_ph(_mm256_mul_ps(_mm256_loadu_ps(x + i), _mm256_set1_ps(factor)), 0));
+    for (; i + 8 <= n; i += 8) {
+        __m128i v = _mm256_cvtps_ph(_mm256_mul_ps(_mm256_loadu_ps(x + i), _mm256_set1_ps(factor)), 0);
+        if (past)
+            _mm_stream_si128((__m128i *)(void *)(h + i), v);
+        else
+            _mm_storeu_si128((__m128i *)(void *)(h + i), v);
+    }
 #endif
     for (; i < n; i++)
         h[i] = half_of(factor * x[i]);
