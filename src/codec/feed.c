@@ -2,21 +2,20 @@
 #include "codec/feed.h"
 #include <math.h>
 
-static void note(weir_feed *f, size_t at, float most)
+/* What was made up to `end` gets at most so large; what went past the caches is there for all when the last is made. */
+static void note(weir_feed *f, size_t at, size_t end, float most)
 {
     f->most = most;
     if (!isfinite(most) && f->bad > at)
         f->bad = at;
+    if (end == f->n)
+        weir_vec_best()->fence();
 }
 
-/* What is held back is added to: the gradient and its factor, or what momentum makes of them. */
-static const float *going(weir_feed *f, size_t at, size_t n, float *scale)
+static weir_source source(const weir_feed *f, size_t at)
 {
-    *scale = f->speed ? 1 : f->scale;
-    if (!f->speed)
-        return f->grad + at;
-    weir_vec_best()->speed(f->tile, f->sped + at, f->speed + at, f->grad + at, n, f->scale, f->momentum, f->nesterov);
-    return f->tile;
+    return (weir_source){.grad = f->grad + at, .held = f->held ? f->held + at : NULL, .speed = f->speed ? f->speed + at : NULL, .sped = f->speed ? f->sped + at : NULL,
+                         .scale = f->scale, .momentum = f->momentum, .nesterov = f->nesterov, .mask = f->mask};
 }
 
 /* Whether x is the gradient as it lies there. */
@@ -24,20 +23,15 @@ static bool lies(const weir_feed *f) { return !f->held && !f->speed && f->scale 
 
 static void make(weir_feed *f, size_t at, size_t n, float *to)
 {
-    float scale;
-    const float *x = going(f, at, n, &scale);
+    weir_source s = source(f, at);
 
-    note(f, at, weir_vec_best()->feed(to, x, scale, f->held ? f->held + at : NULL, n));
+    note(f, at, at + n, lies(f) ? weir_vec_best()->most(s.grad, n) : weir_vec_best()->feed(to, &s, n));
 }
 
 float *weir_feed_tile(weir_feed *f, size_t at, size_t n)
 {
-    if (!lies(f)) {
-        make(f, at, n, f->tile);
-        return f->tile;
-    }
-    note(f, at, weir_vec_best()->most(f->grad + at, n));
-    return f->grad + at;
+    make(f, at, n, f->tile);
+    return lies(f) ? f->grad + at : f->tile;
 }
 
 void weir_feed_leave(weir_feed *f, size_t at, size_t n)
@@ -51,13 +45,10 @@ void weir_feed_leave(weir_feed *f, size_t at, size_t n)
 
 void weir_feed_sift(weir_feed *f, size_t at, size_t n, float least, float take, weir_sifted *to)
 {
-    float scale;
-    const float *x = going(f, at, n, &scale);
+    weir_source s = source(f, at);
 
-    weir_vec_best()->sift(weir_feed_place(f, at), x, scale, f->held ? f->held + at : NULL, n, least, take, to);
-    note(f, at, to->most);
-    if (at + n == f->n)
-        weir_vec_best()->fence();
+    weir_vec_best()->sift(weir_feed_place(f, at), &s, n, least, take, to);
+    note(f, at, at + n, to->most);
 }
 
 float *weir_feed_whole(weir_feed *f, size_t at, size_t n)
@@ -66,10 +57,7 @@ float *weir_feed_whole(weir_feed *f, size_t at, size_t n)
 
     for (size_t k = 0; k < n; k += WEIR_TILE) {
         size_t some = n - k < WEIR_TILE ? n - k : WEIR_TILE;
-        if (lies(f))
-            weir_feed_tile(f, at + k, some);
-        else
-            make(f, at + k, some, x + k);
+        make(f, at + k, some, x + k);
         most = f->most > most || !isfinite(f->most) ? f->most : most;
     }
     f->most = most;

@@ -32,7 +32,8 @@ typedef struct weir_feed {
 float *weir_feed_tile(weir_feed *, size_t at, size_t n);
 /* What the tile holds now is what is held back of it: once through, never looked at again in this step. */
 void weir_feed_leave(weir_feed *, size_t at, size_t n);
-/* Makes and leaves x[at .. at + n), n <= WEIR_TILE, at once; what is beyond `least` is put aside, and left nearer to 0 by `take`. */
+/* Makes and leaves x[at .. at + n), n <= WEIR_TILE, at once; what is beyond `least` is put aside, and left nearer to 0 by `take`; if that
+ * is not 0, it is sent. */
 void weir_feed_sift(weir_feed *, size_t at, size_t n, float least, float take, weir_sifted *);
 /* Makes x[at .. at + n), any n, where it will be held back, for those who go through it more than once; what the codec leaves there is held
  * back. */

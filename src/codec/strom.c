@@ -46,7 +46,7 @@ static size_t usual(const void *self, size_t n, size_t k)
 /* One tensor's part being written. */
 typedef struct part {
     strom *s;
-    size_t n, words, over; /* over: still beyond the threshold, having sent */
+    size_t n, words, most, over; /* most: as many words as cells are long; over: still beyond the threshold, having sent */
     float tau;
     unsigned char *to; /* cells, once there are too many words */
     bool cells;
@@ -62,7 +62,7 @@ static void to_cells(part *p)
 
 static void push(part *p, uint32_t word, int quanta)
 {
-    if (!p->cells && p->words + (size_t)quanta > room(p->s, p->n) / 4)
+    if (!p->cells && p->words + (size_t)quanta > p->most)
         to_cells(p);
     if (p->cells)
         weir_cells_add(p->to, p->s->cell, word >> 1, word & 1 ? -quanta : quanta);
@@ -85,16 +85,31 @@ static int take(part *p, float x, float *left)
     return (int)q;
 }
 
+/* The usual case: one quantum each, and room for all. */
+static void push_all(part *p, const weir_sifted *t, uint32_t first)
+{
+    uint32_t *to = p->s->word + p->words;
+
+    for (size_t k = 0; k < t->count; k++) {
+        to[k] = t->word[k] + first;
+        p->over += fabsf(fabsf(t->value[k]) - p->tau) > p->tau;
+    }
+    p->words += t->count;
+}
+
 static void write_tile(part *p, weir_feed *f, size_t at, size_t from, size_t n)
 {
     const weir_sifted *t = &p->s->tile;
     float *left = weir_feed_place(f, at);
 
     weir_feed_sift(f, at + from, n, p->tau, p->tau, &p->s->tile);
+    if (p->s->quanta == 1 && !p->cells && p->words + t->count <= p->most) {
+        push_all(p, t, (uint32_t)(from << 1));
+        return;
+    }
     for (size_t k = 0; k < t->count; k++) {
         uint32_t word = t->word[k] + (uint32_t)(from << 1);
         push(p, word, take(p, t->value[k], left + (word >> 1)));
-        weir_feed_sent(f, at + (word >> 1));
     }
 }
 
@@ -123,7 +138,7 @@ static weir_places write(void *self, weir_turn turn, weir_feed *f, int v, double
     strom *s = self;
     const weir_view *view = &s->sparse.bucket->view[v];
     float tau = threshold(s, f, v, turn, density);
-    part p = {.s = s, .n = weir_view_length(view), .tau = tau > 0 ? tau : INFINITY /* nothing to send yet */, .to = to};
+    part p = {.s = s, .n = weir_view_length(view), .most = room(s, weir_view_length(view)) / 4, .tau = tau > 0 ? tau : INFINITY /* nothing to send yet */, .to = to};
 
     for (size_t k = 0; k < p.n; k += WEIR_TILE)
         write_tile(&p, f, view->at, k, p.n - k < WEIR_TILE ? p.n - k : WEIR_TILE);
@@ -139,10 +154,12 @@ static weir_err init(void *self, const weir_bucket *b, weir_arena *arena)
 {
     static const weir_sparse_way way = {room, usual, write};
     strom *s = self;
-    size_t most = b->dry ? 0 : weir_codec_longest(b);
+    size_t most = weir_codec_longest(b);
 
     WEIR_TRY(weir_sparse_init(&s->sparse, &weir_codec_strom, &way, b, 1, arena));
     s->cell = s->quanta > 7 ? 8 : s->quanta > 1 ? 4 : 2;
+    if (b->dry)
+        return WEIR_OK;
     s->word = WEIR_NEW(arena, uint32_t, room(s, most) / 4);
     s->tile.word = WEIR_NEW(arena, uint32_t, WEIR_TILE + WEIR_SIFT_SPARE);
     s->tile.value = WEIR_NEW(arena, float, WEIR_TILE + WEIR_SIFT_SPARE);

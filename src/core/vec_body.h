@@ -212,4 +212,4 @@ static bool all_finite(const float *x, size_t n)
 
 const weir_vec WEIR_VEC = {WEIR_VEC_ISA, add,  add_f64,   add_wide, narrow,  add_all, add_all_f64, scale,
                            axpy,         sumsq, sgd, sgd_apart, sgd_plain, adagrad,  adam,    all_finite,
-                           most,         feed, sift, speed_up, stream, fence, count_over};
+                           most,         feed, sift, stream, fence, count_over};

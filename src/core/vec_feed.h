@@ -4,11 +4,10 @@
 enum { FAR = 16384 /* bytes: a tile, so that memory has something to do while its owner works on the one before */, LINE = 64 / sizeof(float), WIDE_FLOATS = WIDE / sizeof(float) };
 typedef int32_t wide_i32 __attribute__((vector_size(WIDE), aligned(4), may_alias));
 
-static inline void ask(const float *x, const float *y)
+static inline void ask(const float *x)
 {
-    __builtin_prefetch((const char *)x + FAR);
-    if (y)
-        __builtin_prefetch((const char *)y + FAR);
+    if (x)
+        __builtin_prefetch((const void *)((uintptr_t)x + FAR));
 }
 
 /* |x| as whole numbers have its order, with infinities and NaNs above all else: one maximum says how large x gets, and whether it is finite. */
@@ -45,67 +44,13 @@ static float most(const float *x, size_t n)
     size_t i = 0;
 
     for (; i + LINE <= n; i += LINE) {
-        ask(x + i, NULL);
+        ask(x + i);
         for (size_t k = i; k < i + LINE; k += WIDE_FLOATS)
             top = larger(top, *(const wide_f32 *)(x + k));
     }
     for (; i < n; i++)
         rest = larger_one(rest, x[i]);
     return largest(top, rest);
-}
-
-static inline float made_one(const float *grad, float scale, const float *held, size_t i)
-{
-    float g = scale * grad[i];
-
-    return held ? held[i] + g : g;
-}
-
-static inline wide_f32 made(const float *grad, float scale, const float *held, size_t i)
-{
-    wide_f32 g = scale * *(const wide_f32 *)(grad + i);
-
-    if (held)
-        g = *(const wide_f32 *)(held + i) + g;
-    return g;
-}
-
-static float feed(float *x, const float *grad, float scale, const float *held, size_t n)
-{
-    wide_i32 top = {0};
-    int32_t rest = 0;
-    size_t i = 0;
-
-    for (; i + LINE <= n; i += LINE) {
-        ask(grad + i, held ? held + i : NULL);
-        for (size_t k = i; k < i + LINE; k += WIDE_FLOATS) {
-            wide_f32 v = made(grad, scale, held, k);
-            top = larger(top, v);
-            *(wide_f32 *)(x + k) = v;
-        }
-    }
-    for (; i < n; i++) {
-        x[i] = made_one(grad, scale, held, i);
-        rest = larger_one(rest, x[i]);
-    }
-    return largest(top, rest);
-}
-
-static void speed_up(float *restrict x, float *restrict sped, const float *restrict speed, const float *restrict grad, size_t n, float scale,
-                     float momentum, bool nesterov)
-{
-    if (!nesterov) {
-#pragma omp simd
-        for (size_t i = 0; i < n; i++)
-            x[i] = sped[i] = momentum * speed[i] + scale * grad[i];
-        return;
-    }
-#pragma omp simd
-    for (size_t i = 0; i < n; i++) {
-        float g = scale * grad[i];
-        sped[i] = momentum * speed[i] + g;
-        x[i] = g + momentum * sped[i];
-    }
 }
 
 /* ---- past the caches ---- */
@@ -121,6 +66,15 @@ static inline void put_past(float *y, wide_f32 x)
 #else
     *(wide_f32 *)y = x;
 #endif
+}
+
+/* Past them if it lies so that it can. */
+static inline void put(float *y, wide_f32 x)
+{
+    if ((uintptr_t)y % WIDE)
+        *(wide_f32 *)y = x;
+    else
+        put_past(y, x);
 }
 
 static void fence(void)
@@ -169,6 +123,65 @@ static size_t count_over(const float *x, size_t n, float least)
     return k;
 }
 
+/* ---- x ---- */
+
+static inline float made_one(const weir_source *s, size_t i)
+{
+    float g = s->scale * s->grad[i];
+
+    if (s->speed) {
+        float u = s->sped[i] = s->momentum * s->speed[i] + g;
+        g = s->nesterov ? g + s->momentum * u : u;
+    }
+    return s->held ? s->held[i] + g : g;
+}
+
+static inline wide_f32 made(const weir_source *s, size_t i, wide_f32 *sped)
+{
+    wide_f32 g = s->scale * *(const wide_f32 *)(s->grad + i);
+
+    if (s->speed) {
+        wide_f32 u = *sped = s->momentum * *(const wide_f32 *)(s->speed + i) + g;
+        if (s->nesterov)
+            u = g + s->momentum * u;
+        g = u;
+    }
+    if (s->held)
+        g = *(const wide_f32 *)(s->held + i) + g;
+    return g;
+}
+
+static inline void ask_all(const weir_source *s, size_t i)
+{
+    ask(s->grad + i);
+    ask(s->held ? s->held + i : NULL);
+    ask(s->speed ? s->speed + i : NULL);
+}
+
+static float feed(float *x, const weir_source *source, size_t n)
+{
+    const weir_source s = *source;
+    wide_i32 top = {0};
+    int32_t rest = 0;
+    size_t i = 0;
+
+    for (; i + LINE <= n; i += LINE) {
+        ask_all(&s, i);
+        for (size_t k = i; k < i + LINE; k += WIDE_FLOATS) {
+            wide_f32 sped = {0}, v = made(&s, k, &sped);
+            if (s.speed)
+                put(s.sped + k, sped);
+            top = larger(top, v);
+            *(wide_f32 *)(x + k) = v;
+        }
+    }
+    for (; i < n; i++) {
+        x[i] = made_one(&s, i);
+        rest = larger_one(rest, x[i]);
+    }
+    return largest(top, rest);
+}
+
 /* ---- the sieve ---- */
 
 static inline float sift_one(float x, uint32_t at, float least, float take, weir_sifted *to)
@@ -200,42 +213,54 @@ static inline void put_aside(wide_f32 x, unsigned hits, uint32_t at, weir_sifted
 #endif
 }
 
-static inline wide_f32 sift_wide(wide_f32 x, uint32_t at, float least, float take, weir_sifted *to)
+static inline wide_f32 sift_wide(wide_f32 x, wide_i32 hit, unsigned hits, uint32_t at, float take, weir_sifted *to)
 {
-    wide_i32 hit = (wide_f32)((wide_i32)x & INT32_MAX) > least, sign = (wide_i32)x & INT32_MIN;
-    unsigned hits = signs(hit);
-    wide_f32 none = {0};
+    wide_f32 by = {0};
 
     if (!hits)
         return x;
     put_aside(x, hits, at, to);
-    return x - (wide_f32)(((wide_i32)(none + take) | sign) & hit);
+    by += take;
+    return x - (wide_f32)(((wide_i32)by | ((wide_i32)x & INT32_MIN)) & hit);
 }
 
-static void sift(float *y, const float *grad, float scale, const float *held, size_t n, float least, float take, weir_sifted *to)
+/* Those that do not fill a vector. */
+static inline int32_t sift_few(float *y, const weir_source *s, size_t i, size_t end, float least, float take, weir_sifted *to)
 {
-    wide_i32 top = {0};
-    int32_t rest = 0;
-    size_t i = 0;
+    int32_t top = 0;
 
-    to->count = 0;
-    for (; i < n && (uintptr_t)(y + i) % WIDE; i++) {
-        float x = made_one(grad, scale, held, i);
-        rest = larger_one(rest, x);
+    for (; i < end; i++) {
+        float x = made_one(s, i);
+        top = larger_one(top, x);
+        if (s->speed && s->mask && take > 0 && fabsf(x) > least)
+            s->sped[i] = 0;
         y[i] = sift_one(x, (uint32_t)i, least, take, to);
     }
+    return top;
+}
+
+static void sift(float *y, const weir_source *source, size_t n, float least, float take, weir_sifted *result)
+{
+    const weir_source s = *source;
+    weir_sifted to = {result->word, result->value, 0, 0};
+    wide_i32 top = {0}, masked = top - (s.mask && take > 0);
+    size_t i = (WIDE - (uintptr_t)y % WIDE) % WIDE / sizeof *y;
+    int32_t rest, last;
+
+    i = i < n ? i : n;
+    rest = sift_few(y, &s, 0, i, least, take, &to);
     for (; i + LINE <= n; i += LINE) {
-        ask(grad + i, held ? held + i : NULL);
+        ask_all(&s, i);
         for (size_t k = i; k < i + LINE; k += WIDE_FLOATS) {
-            wide_f32 x = made(grad, scale, held, k);
+            wide_f32 sped = {0}, x = made(&s, k, &sped);
+            wide_i32 hit = (wide_f32)((wide_i32)x & INT32_MAX) > least;
             top = larger(top, x);
-            put_past(y + k, sift_wide(x, (uint32_t)k, least, take, to));
+            if (s.speed)
+                put(s.sped + k, (wide_f32)((wide_i32)sped & ~(hit & masked)));
+            put_past(y + k, sift_wide(x, hit, signs(hit), (uint32_t)k, take, &to));
         }
     }
-    for (; i < n; i++) {
-        float x = made_one(grad, scale, held, i);
-        rest = larger_one(rest, x);
-        y[i] = sift_one(x, (uint32_t)i, least, take, to);
-    }
-    to->most = largest(top, rest);
+    last = sift_few(y, &s, i, n, least, take, &to);
+    to.most = largest(top, last > rest ? last : rest);
+    *result = to;
 }
