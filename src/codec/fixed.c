@@ -51,6 +51,7 @@ static void write_part(const weir_fixed *s, weir_feed *f, weir_part *p, unsigned
     unsigned char *bits = to + head_bytes(s);
 
     p->most = f->most;
+    __builtin_prefetch(to + part_bytes(s, p->n), 1); /* where the next begins */
     memset(to + part_bytes(s, p->n) - 4, 0, 4);
     s->way->write(s, p, x, value, bits);
     memcpy(to, value, head_bytes(s));

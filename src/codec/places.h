@@ -32,7 +32,7 @@ weir_places weir_places_write(const uint32_t *word, size_t words, size_t n, cons
 size_t weir_places_usual(size_t n, size_t words, bool valued, bool rice);
 /* Asks the memory for the element of a word that comes a good while after word k: places lie far apart. */
 enum { WEIR_PLACES_AHEAD = 64 };
-static inline void weir_places_ask(const uint32_t *word, size_t words, size_t k, const float *x)
+static inline __attribute__((always_inline)) void weir_places_ask(const uint32_t *word, size_t words, size_t k, const float *x)
 {
     if (k + WEIR_PLACES_AHEAD < words)
         __builtin_prefetch(x + (word[k + WEIR_PLACES_AHEAD] >> 1), 1);

@@ -175,53 +175,66 @@ static uint32_t word_of(const float *x, int n)
     return w;
 }
 
-static uint32_t whole_word(const float *x)
-{
 #if defined __AVX512F__
-    const __m512 zero = _mm512_setzero_ps();
-    return (uint32_t)_mm512_cmp_ps_mask(_mm512_loadu_ps(x), zero, _CMP_NLT_UQ) |
-           (uint32_t)_mm512_cmp_ps_mask(_mm512_loadu_ps(x + 16), zero, _CMP_NLT_UQ) << 16;
+enum { WIDE = 64 };
 #elif defined __AVX2__
-    const __m256 zero = _mm256_setzero_ps();
-    uint32_t w = 0;
-    for (int k = 0; k < 4; k++)
-        w |= (uint32_t)_mm256_movemask_ps(_mm256_cmp_ps(_mm256_loadu_ps(x + 8 * k), zero, _CMP_NLT_UQ)) << 8 * k;
-    return w;
+enum { WIDE = 32 };
 #else
-    return word_of(x, WORD);
+enum { WIDE = 16 };
 #endif
-}
+enum { FLOATS = WIDE / sizeof(float), PARTS = LANES / FLOATS };
+typedef float wide_f32 __attribute__((vector_size(WIDE), aligned(4), may_alias));
+typedef int32_t wide_i32 __attribute__((vector_size(WIDE), aligned(4), may_alias));
 
-typedef float lanes_f32 __attribute__((vector_size(64), aligned(4), may_alias));
-typedef int32_t lanes_i32 __attribute__((vector_size(64), aligned(4), may_alias));
+/* Bits and sums of a vector. */
+static inline uint32_t wide_bits(const float *x, wide_f32 *low, wide_f32 *high)
+{
+    wide_f32 v = *(const wide_f32 *)x;
+    wide_i32 minus = v < 0;
+    uint32_t bits = 0;
+
+    *low += (wide_f32)((wide_i32)v & minus);
+    *high += (wide_f32)((wide_i32)v & ~minus);
+#if defined __AVX512F__
+    bits = _mm512_movepi32_mask((__m512i)~minus);
+#elif defined __AVX2__
+    bits = (uint32_t)_mm256_movemask_ps((__m256)~minus);
+#else
+    for (size_t l = 0; l < FLOATS; l++)
+        bits |= (uint32_t)!minus[l] << l;
+#endif
+    return bits;
+}
 
 /* Bits and sums of a block; sums run in 16 lanes of floats, then in double. */
 static size_t block_bits(uint32_t *bits, const float *x, size_t n, double *below, double *above)
 {
-    lanes_f32 low = {0}, high = {0};
+    wide_f32 low[PARTS] = {0}, high[PARTS] = {0};
     size_t up = 0, i = 0;
 
     for (; i + WORD <= n; i += WORD) {
-        for (int k = 0; k < WORD; k += LANES) {
-            lanes_f32 v = *(const lanes_f32 *)(x + i + k);
-            lanes_i32 minus = v < 0;
-            low += (lanes_f32)((lanes_i32)v & minus);
-            high += (lanes_f32)((lanes_i32)v & ~minus);
-        }
-        bits[i / WORD] = whole_word(x + i);
-        up += (size_t)__builtin_popcount(bits[i / WORD]);
+        uint32_t word = 0;
+#ifdef __clang__
+#pragma clang loop unroll(full)
+#else
+#pragma GCC unroll 8 /* or the sums are kept in memory */
+#endif
+        for (size_t k = 0; k < WORD / FLOATS; k++)
+            word |= wide_bits(x + i + k * FLOATS, &low[k % PARTS], &high[k % PARTS]) << k * FLOATS;
+        bits[i / WORD] = word;
+        up += (size_t)__builtin_popcount(word);
     }
     if (i < n) {
         bits[i / WORD] = word_of(x + i, (int)(n - i));
         up += (size_t)__builtin_popcount(bits[i / WORD]);
     }
-    for (int l = 0; i < n; i++, l = (l + 1) % LANES) {
-        low[l] += x[i] < 0 ? x[i] : 0;
-        high[l] += x[i] < 0 ? 0 : x[i];
+    for (size_t l = 0; i < n; i++, l = (l + 1) % LANES) {
+        low[l / FLOATS][l % FLOATS] += x[i] < 0 ? x[i] : 0;
+        high[l / FLOATS][l % FLOATS] += x[i] < 0 ? 0 : x[i];
     }
-    for (int l = 0; l < LANES; l++) {
-        *below += (double)low[l];
-        *above += (double)high[l];
+    for (size_t l = 0; l < LANES; l++) {
+        *below += (double)low[l / FLOATS][l % FLOATS];
+        *above += (double)high[l / FLOATS][l % FLOATS];
     }
     return up;
 }
@@ -256,6 +269,8 @@ static void add_bits(float *restrict y, const uint32_t *restrict bits, float zer
     for (; i < n; i++)
         y[i] += bits[i / WORD] >> i % WORD & 1 ? one : zero;
 }
+
+typedef float lanes_f32 __attribute__((vector_size(64), aligned(4), may_alias));
 
 static float dot(const float *x, const float *y, size_t n)
 {

@@ -1,10 +1,11 @@
 /* vec_feed.h - a part of vec_body.h: the kernels that codecs are made of. They run as fast as memory does, so each goes once through it: it asks for lines well
  * before it needs them, as a page ends before the hardware has seen that it is read in order, and what is not read again in this step goes past the caches,
  * as a line need not be fetched to be overwritten. */
-enum { FAR = 16384 /* bytes: a tile, so that memory has something to do while its owner works on the one before */, LINE = 64 / sizeof(float), WIDE_FLOATS = WIDE / sizeof(float) };
+enum { FAR = 4096 /* bytes */, LINE = 64 / sizeof(float), WIDE_FLOATS = WIDE / sizeof(float) };
 typedef int32_t wide_i32 __attribute__((vector_size(WIDE), aligned(4), may_alias));
 
-static inline void ask(const float *x)
+/* Always inline: gcc takes a function that only asks for one without effect, and leaves it out. */
+static inline __attribute__((always_inline)) void ask(const float *x)
 {
     if (x)
         __builtin_prefetch((const void *)((uintptr_t)x + FAR));
@@ -151,7 +152,7 @@ static inline wide_f32 made(const weir_source *s, size_t i, wide_f32 *sped)
     return g;
 }
 
-static inline void ask_all(const weir_source *s, size_t i)
+static inline __attribute__((always_inline)) void ask_all(const weir_source *s, size_t i)
 {
     ask(s->grad + i);
     ask(s->held ? s->held + i : NULL);
