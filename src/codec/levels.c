@@ -24,36 +24,44 @@ static inline uint64_t apart(uint64_t x, int bits)
     return bits == 8 ? x : (((x ^ half) | top) - half) ^ top;
 }
 
+/* Eight bytes move at a time, of which `bits` count; the last few by themselves. */
 void weir_levels_pack(const int8_t *level, size_t n, int bits, unsigned char *to)
 {
-    size_t i = 0, all = weir_levels_bytes(n, bits), used;
+    unsigned char *end = to + weir_levels_bytes(n, bits);
+    size_t i = 0, some;
     uint64_t x;
 
-    for (; i + SOME <= n; i += SOME, to += bits) {
+    for (; i + SOME <= n && end - to >= 8; i += SOME, to += bits) {
         memcpy(&x, level + i, SOME);
         x = together(x, bits);
-        memcpy(to, &x, (size_t)bits);
+        memcpy(to, &x, 8);
     }
-    used = i / SOME * (size_t)bits;
-    x = 0;
-    memcpy(&x, level + i, n - i);
-    x = together(x, bits);
-    memset(to, 0, all - used);
-    memcpy(to, &x, ((n - i) * (size_t)bits + 7) / 8);
+    memset(to, 0, (size_t)(end - to));
+    for (; i < n; i += some, to += bits) {
+        some = n - i < SOME ? n - i : SOME;
+        x = 0;
+        memcpy(&x, level + i, some);
+        x = together(x, bits);
+        memcpy(to, &x, (some * (size_t)bits + 7) / 8);
+    }
 }
 
 void weir_levels_unpack(const unsigned char *from, size_t n, int bits, int8_t *level)
 {
-    size_t i = 0;
-    uint64_t x = 0;
+    const unsigned char *end = from + weir_levels_bytes(n, bits);
+    size_t i = 0, some;
+    uint64_t x;
 
-    for (; i + SOME <= n; i += SOME, from += bits) {
-        memcpy(&x, from, (size_t)bits);
+    for (; i + SOME <= n && end - from >= 8; i += SOME, from += bits) {
+        memcpy(&x, from, 8);
         x = apart(x, bits);
         memcpy(level + i, &x, SOME);
     }
-    x = 0;
-    memcpy(&x, from, ((n - i) * (size_t)bits + 7) / 8);
-    x = apart(x, bits);
-    memcpy(level + i, &x, n - i);
+    for (; i < n; i += some, from += bits) {
+        some = n - i < SOME ? n - i : SOME;
+        x = 0;
+        memcpy(&x, from, (some * (size_t)bits + 7) / 8);
+        x = apart(x, bits);
+        memcpy(level + i, &x, some);
+    }
 }
