@@ -74,12 +74,14 @@ static void to_fp16(uint16_t *h, const float *x, float factor, size_t n, bool pa
             _mm512_storeu_si512(h + i, both);
     }
 #elif defined __F16C__
-    for (; i + 8 <= n; i += 8) {
-        __m128i v = _mm256_cvtps_ph(_mm256_mul_ps(_mm256_loadu_ps(x + i), _mm256_set1_ps(factor)), 0);
+    for (; i + 16 <= n; i += 16) {
+        __m128i low = _mm256_cvtps_ph(_mm256_mul_ps(_mm256_loadu_ps(x + i), _mm256_set1_ps(factor)), 0);
+        __m128i high = _mm256_cvtps_ph(_mm256_mul_ps(_mm256_loadu_ps(x + i + 8), _mm256_set1_ps(factor)), 0);
+        __m256i both = _mm256_set_m128i(high, low);
         if (past)
-            _mm_stream_si128((__m128i *)(void *)(h + i), v);
+            _mm256_stream_si256((__m256i *)(void *)(h + i), both);
         else
-            _mm_storeu_si128((__m128i *)(void *)(h + i), v);
+            _mm256_storeu_si256((__m256i *)(void *)(h + i), both);
     }
 #endif
     for (; i < n; i++)

@@ -194,35 +194,43 @@ static inline float sift_one(float x, uint32_t at, float least, float take, weir
     return x < 0 ? x + take : x - take;
 }
 
-/* Those of the vector that have their bit in `hits`. */
-static inline void put_aside(wide_f32 x, unsigned hits, uint32_t at, weir_sifted *to)
+/* Those of the line that have their bit in `hits`. */
+static inline void put_aside(const float *line, unsigned hits, uint32_t at, weir_sifted *to)
 {
-    unsigned minus = signs((wide_i32)x);
 #if defined __AVX512F__
     const __m512i lane = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
-    __m512i word = _mm512_slli_epi32(_mm512_add_epi32(lane, _mm512_set1_epi32((int)at)), 1);
-    word = _mm512_mask_add_epi32(word, (__mmask16)minus, word, _mm512_set1_epi32(1));
+    __m512i x = _mm512_loadu_si512(line), word = _mm512_slli_epi32(_mm512_add_epi32(lane, _mm512_set1_epi32((int)at)), 1);
+    word = _mm512_or_si512(word, _mm512_srli_epi32(x, 31));
     _mm512_storeu_si512(to->word + to->count, _mm512_maskz_compress_epi32((__mmask16)hits, word));
-    _mm512_storeu_ps(to->value + to->count, _mm512_maskz_compress_ps((__mmask16)hits, (__m512)x));
+    _mm512_storeu_si512(to->value + to->count, _mm512_maskz_compress_epi32((__mmask16)hits, x));
     to->count += (size_t)__builtin_popcount(hits);
 #else
     for (; hits; hits &= hits - 1) {
         unsigned l = (unsigned)__builtin_ctz(hits);
-        to->word[to->count] = (at + l) << 1 | (minus >> l & 1);
-        to->value[to->count++] = x[l];
+        to->word[to->count] = (at + l) << 1 | (line[l] < 0);
+        to->value[to->count++] = line[l];
     }
 #endif
 }
 
-static inline wide_f32 sift_wide(wide_f32 x, wide_i32 hit, unsigned hits, uint32_t at, float take, weir_sifted *to)
+/* A line of x goes to y; a bit for each of those beyond. */
+static inline unsigned sift_line(float *y, const weir_source *s, size_t i, float least, float take, float *line, wide_i32 *top)
 {
-    wide_f32 by = {0};
+    wide_f32 none = {0}, by = none + take;
+    wide_i32 masked = (wide_i32)none - (s->mask && take > 0);
+    unsigned hits = 0;
 
-    if (!hits)
-        return x;
-    put_aside(x, hits, at, to);
-    by += take;
-    return x - (wide_f32)(((wide_i32)by | ((wide_i32)x & INT32_MIN)) & hit);
+    for (size_t k = 0; k < LINE; k += WIDE_FLOATS) {
+        wide_f32 sped = none, x = made(s, i + k, &sped);
+        wide_i32 hit = (wide_f32)((wide_i32)x & INT32_MAX) > least;
+        *top = larger(*top, x);
+        *(wide_f32 *)(line + k) = x;
+        hits |= signs(hit) << k;
+        if (s->speed)
+            put(s->sped + i + k, (wide_f32)((wide_i32)sped & ~(hit & masked)));
+        put_past(y + i + k, x - (wide_f32)(((wide_i32)by | ((wide_i32)x & INT32_MIN)) & hit));
+    }
+    return hits;
 }
 
 /* Those that do not fill a vector. */
@@ -244,22 +252,18 @@ static void sift(float *y, const weir_source *source, size_t n, float least, flo
 {
     const weir_source s = *source;
     weir_sifted to = {result->word, result->value, 0, 0};
-    wide_i32 top = {0}, masked = top - (s.mask && take > 0);
+    wide_i32 top = {0};
     size_t i = (WIDE - (uintptr_t)y % WIDE) % WIDE / sizeof *y;
     int32_t rest, last;
+    float line[LINE];
 
     i = i < n ? i : n;
     rest = sift_few(y, &s, 0, i, least, take, &to);
     for (; i + LINE <= n; i += LINE) {
+        unsigned hits = sift_line(y, &s, i, least, take, line, &top);
         ask_all(&s, i);
-        for (size_t k = i; k < i + LINE; k += WIDE_FLOATS) {
-            wide_f32 sped = {0}, x = made(&s, k, &sped);
-            wide_i32 hit = (wide_f32)((wide_i32)x & INT32_MAX) > least;
-            top = larger(top, x);
-            if (s.speed)
-                put(s.sped + k, (wide_f32)((wide_i32)sped & ~(hit & masked)));
-            put_past(y + k, sift_wide(x, hit, signs(hit), (uint32_t)k, take, &to));
-        }
+        if (hits)
+            put_aside(line, hits, (uint32_t)i, &to);
     }
     last = sift_few(y, &s, i, n, least, take, &to);
     to.most = largest(top, last > rest ? last : rest);
