@@ -49,6 +49,9 @@ weir_err weir_buckets_cut(const weir_tensor *, int tensors, const weir_cut_rules
 /* Specs as the user wrote them; dense buckets get the codec `none`. */
 weir_err weir_lanes_make(weir_bucket *, int count, const char *codec, const char *optim, weir_arena *, weir_lane **);
 
+/* Cuts the bucket anew, for these members. What was held back of the stripe owned so far waits with the rest of what this worker holds back. */
+weir_err weir_stripes_make(weir_lane *, const weir_group *, weir_arena *);
+
 /* Memory in which lanes take turns, for a group. */
 typedef struct weir_ways weir_ways;
 weir_err weir_ways_make(weir_lane *, int lanes, const weir_group *, uint64_t seed, weir_arena *, weir_ways **);

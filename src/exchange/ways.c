@@ -6,7 +6,6 @@
  *           gets it
  *
  * Every rank decodes the same messages in the same order: sums have the same bits everywhere. */
-#include "core/rng.h"
 #include "core/vec.h"
 #include "exchange/lane.h"
 #include <string.h>
@@ -23,76 +22,6 @@ struct weir_ways {
 
 /* ---- memory ---- */
 
-/* Of a view, the first row that begins at or after `place`. */
-static size_t row_at(const weir_view *v, size_t place)
-{
-    size_t row = place > v->at && v->cols ? (place - v->at + v->cols - 1) / v->cols : 0;
-
-    return row < v->rows ? row : v->rows;
-}
-
-/* Stripe i: the rows that begin in the i-th of p equal parts of the bucket. They lie in a row. */
-static weir_err cut_stripe(const weir_bucket *b, int p, int i, weir_arena *arena, weir_stripe *s)
-{
-    size_t low = weir_cut(b->n, p, i), high = weir_cut(b->n, p, i + 1);
-    weir_view *view = WEIR_NEW(arena, weir_view, b->views);
-
-    if (!view)
-        return weir_fail_nomem((size_t)b->views * sizeof *view);
-    s->bucket = (weir_bucket){.id = b->id, .view = view, .dry = b->dry};
-    for (int v = 0; v < b->views; v++) {
-        const weir_view *w = &b->view[v];
-        size_t from = row_at(w, low), to = i == p - 1 ? w->rows : row_at(w, high);
-        if (from == to)
-            continue;
-        if (!s->bucket.views)
-            s->at = w->at + from * w->cols;
-        view[s->bucket.views++] = (weir_view){w->tensor, s->bucket.n, to - from, w->cols, w->first + from * w->cols};
-        s->bucket.n += (to - from) * w->cols;
-    }
-    s->bucket.at = b->at + s->at;
-    return WEIR_OK;
-}
-
-static weir_err make_coder(const weir_lane *l, const weir_bucket *b, weir_arena *arena, void **coder)
-{
-    WEIR_TRY(weir_plug_make(&l->codec->plug, "codec", l->spec, arena, coder));
-    return l->codec->init(*coder, b, arena);
-}
-
-/* Stripes change hands: what was held back of an old one waits with the rest of what this worker holds back. */
-static void fold_owned(weir_lane *l)
-{
-    if (l->owned.now)
-        weir_vec_best()->add(l->held.now + l->stripe[l->mine].at, l->owned.now, l->stripe[l->mine].bucket.n);
-}
-
-static weir_err make_stripes(weir_lane *l, const weir_group *g, weir_arena *arena)
-{
-    weir_stripe *s = WEIR_NEW(arena, weir_stripe, g->size);
-    size_t n;
-
-    if (!s)
-        return weir_fail_nomem((size_t)g->size * sizeof *s);
-    for (int i = 0; i < g->size; i++) {
-        WEIR_TRY(cut_stripe(l->bucket, g->size, i, arena, &s[i]));
-        WEIR_TRY(make_coder(l, &s[i].bucket, arena, &s[i].coder));
-        s[i].bytes = l->codec->bound(s[i].coder);
-    }
-    WEIR_TRY(make_coder(l, &s[g->me].bucket, arena, &l->owner_coder));
-    n = s[g->me].bucket.n;
-    fold_owned(l);
-    l->stripe = s;
-    l->stripes = g->size;
-    l->mine = g->me;
-    l->owned = (weir_pair){0};
-    if (!l->feedback->residual || l->bucket->dry)
-        return WEIR_OK;
-    l->owned.now = WEIR_NEW(arena, float, n);
-    l->owned.next = WEIR_NEW(arena, float, n);
-    return l->owned.now && l->owned.next ? WEIR_OK : weir_fail_nomem(2 * n * sizeof(float));
-}
-
 static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
 
 /* What the lane needs of `mine` and of `all`. */
@@ -107,7 +36,7 @@ static weir_err measure(weir_lane *l, const weir_group *g, weir_arena *arena, si
         *all = larger(*all, l->codec->combine == WEIR_COMBINE_GATHER ? bound * (size_t)g->size : 0);
         return WEIR_OK;
     }
-    WEIR_TRY(make_stripes(l, g, arena));
+    WEIR_TRY(weir_stripes_make(l, g, arena));
     for (int i = 0; i < g->size; i++)
         sum += l->stripe[i].bytes;
     *mine = larger(*mine, sum);
