@@ -45,8 +45,26 @@ def test_the_log_tells_of_the_codec(tmp_path):
     out = tmp_path / 'run'
     train(out, '--steps', 20, '--workers', 3, '--codec', 'strom', *COMMON)
     last = events(out, 'step')[-1]
-    assert last['residual_norm'] > 0 and last['codec_ms'] > 0 and last['sent_bytes'] < last['dense_bytes']
+    assert last['residual_norm'] > 0 and last['codec_ms'] > 0 and last['wire_ms'] > 0 and last['sent_bytes'] < last['dense_bytes']
     assert end(out)['ratio'] > 5
+    assert 0.002 < last['density'] < 0.05 and 0.3 < last['residual_over_tau'] < 100
+
+
+def test_the_log_tells_what_was_sent(tmp_path):
+    def steps(codec):
+        out = tmp_path / codec.replace(':', '-')
+        train(out, '--steps', 12, '--workers', 2, '--codec', codec, *COMMON)
+        return events(out, 'step')
+    # exactly so many: one in ten of each tensor (60,000 elements and more: rounding does not count)
+    assert all(abs(e['density'] - 0.1) < 1e-3 and e['residual_over_tau'] is None for e in steps('topk:select=exact,density=0.1'))
+    # an epoch has 32 steps: dense for two, then few
+    warm = steps('redsync:warmup=0.0625,density=0.01')
+    assert [e['density'] for e in warm[:2]] == [1, 1] and all(0 < e['density'] < 0.03 for e in warm[2:])
+    assert warm[1]['residual_norm'] == 0 < warm[2]['residual_norm']
+    # a threshold that gradients outgrow is seen
+    assert steps('strom:tau=1e-6')[-1]['residual_over_tau'] > 100
+    dense = steps('none')[-1]
+    assert dense['density'] == 1 and dense['residual_norm'] == 0 and dense['residual_over_tau'] is None and dense['codec_ms'] == 0 < dense['wire_ms']
 
 
 def test_exact_and_a_codec_do_not_mix(tmp_path):

@@ -33,7 +33,8 @@ typedef struct weir_lane {
     size_t notes;     /* floats behind the bucket's gradient that are summed with it (the last lane's, see exchange.h) */
     double *exact;    /* the gradient with its notes as sums in double, which are exchanged in its place; NULL: floats are */
     void *owner;      /* whose lane it is: the exchange passes it on, unread */
-    double codec_s;   /* seconds spent in the codec since the last look */
+    weir_told told;   /* of the step's message; in warm-up all of it is sent */
+    double codec_s, wire_s; /* seconds spent in the codec since the last look; in the rest of weir_lane_sum: on the wire, and waiting for others */
 } weir_lane;
 
 /* Cuts the flat vector into buckets of about `bytes` (the first ones smaller, so that the wire starts early), never a tensor that
@@ -61,7 +62,11 @@ weir_err weir_lane_sum(weir_lane *, weir_ways *, weir_coll_use *, weir_group *, 
 /* Whether the codec's warm-up is over. */
 bool weir_lane_warm(const weir_lane *, weir_turn);
 void weir_lane_commit(weir_lane *);
-/* The square of the norm of what is held back here. */
-double weir_lane_held(const weir_lane *);
+/* Adds to it what is held back in this lane. */
+typedef struct weir_backlog {
+    double sumsq; /* the square of its norm */
+    double over;  /* the largest of it, as a multiple of its tensor's threshold; 0: there are no thresholds */
+} weir_backlog;
+void weir_lane_backlog(const weir_lane *, weir_backlog *);
 weir_err weir_lane_state(weir_lane *, weir_io *);
 #endif

@@ -168,6 +168,8 @@ static weir_err gather(weir_lane *l, weir_ways *w, weir_coll_use *coll, weir_gro
     size_t len, bound = l->codec->bound(l->coder);
 
     WEIR_TRY(encode(l, l->coder, turn, f, w->mine, &len, g, l->bucket));
+    if (l->codec->told)
+        l->codec->told(l->coder, w->mine, &l->told);
     WEIR_TRY(tell_lengths(w, coll, g, len));
     for (int i = 0; i < g->size; i++)
         if (w->len[i] > bound)
@@ -287,10 +289,11 @@ static weir_err rehearse(weir_lane *l, weir_ways *w, weir_coll_use *coll, weir_g
     return weir_allgather(coll, g, NULL, w->off, w->len);
 }
 
-weir_err weir_lane_sum(weir_lane *l, weir_ways *w, weir_coll_use *coll, weir_group *g, weir_turn turn, float scale)
+static weir_err sum(weir_lane *l, weir_ways *w, weir_coll_use *coll, weir_group *g, weir_turn turn, float scale)
 {
     weir_feed f;
 
+    l->told.sent = l->bucket->n;
     if (!l->feedback || turn.epochs < l->feedback->warmup)
         return plain(l, w, coll, g, turn, scale);
     if (weir_net_dry(g->net))
@@ -300,4 +303,13 @@ weir_err weir_lane_sum(weir_lane *l, weir_ways *w, weir_coll_use *coll, weir_gro
     l->speed.fresh = l->speed.now != NULL;
     return l->codec->combine == WEIR_COMBINE_ADD ? add(l, w, coll, g, turn, &f) : l->codec->combine == WEIR_COMBINE_GATHER ? gather(l, w, coll, g, turn, &f)
                                                                                                                       : stripe(l, w, coll, g, turn, &f);
+}
+
+weir_err weir_lane_sum(weir_lane *l, weir_ways *w, weir_coll_use *coll, weir_group *g, weir_turn turn, float scale)
+{
+    double begun = weir_net_now(g->net), coded = l->codec_s;
+    weir_err err = sum(l, w, coll, g, turn, scale);
+
+    l->wire_s += weir_net_now(g->net) - begun - (l->codec_s - coded);
+    return err;
 }

@@ -84,7 +84,10 @@ weir_err weir_report_step(weir_journal *j, const weir_trainer *t, const weir_ste
     weir_json_put_real(e, "wait_ms", r->wait_s * 1e3);
     weir_json_put_real(e, "compute_ms", r->compute_s * 1e3);
     weir_json_put_real(e, "codec_ms", r->codec_s * 1e3);
+    weir_json_put_real(e, "wire_ms", r->wire_s * 1e3);
+    weir_json_put_real(e, "density", r->density);
     weir_json_put_real(e, "residual_norm", r->held);
+    weir_json_put_real(e, "residual_over_tau", r->over);
     return weir_journal_write(j, e);
 }
 

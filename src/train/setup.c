@@ -281,13 +281,14 @@ void weir_trainer_close(weir_trainer *t)
     weir_arena_free(t->arena);
 }
 
-double weir_trainer_held(const weir_trainer *t)
+void weir_trainer_look(const weir_trainer *t, weir_step_report *report)
 {
-    double sum = 0;
+    weir_backlog all = {0};
 
     for (int i = 0; i < t->lanes; i++)
-        sum += weir_lane_held(&t->lane[i]);
-    return sqrt(sum);
+        weir_lane_backlog(&t->lane[i], &all);
+    report->held = sqrt(all.sumsq);
+    report->over = all.over > 0 ? all.over : NAN;
 }
 
 uint64_t weir_trainer_hash(const weir_trainer *t) { return weir_hash(t->param, t->dry ? 0 : t->params * sizeof(float), 0); }
