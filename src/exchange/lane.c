@@ -58,7 +58,7 @@ bool weir_lane_warm(const weir_lane *lane, weir_turn turn)
     return !lane->feedback || turn.epochs >= lane->feedback->warmup + lane->feedback->ramp;
 }
 
-static void turn_over(weir_pair *p)
+void weir_pair_turn(weir_pair *p)
 {
     float *old = p->now;
 
@@ -71,9 +71,10 @@ static void turn_over(weir_pair *p)
 
 void weir_lane_commit(weir_lane *lane)
 {
-    turn_over(&lane->held);
-    turn_over(&lane->speed);
-    turn_over(&lane->owned);
+    weir_pair_turn(&lane->held);
+    weir_pair_turn(&lane->speed);
+    weir_pair_turn(&lane->owned);
+    lane->stray = false;
     if (!lane->codec->keep)
         return;
     lane->codec->keep(lane->coder);
@@ -126,6 +127,7 @@ weir_err weir_lane_state(weir_lane *lane, weir_io *io)
 {
     const weir_bucket *b = lane->bucket;
 
+    lane->stray |= io->loading;
     if (lane->optim->state)
         WEIR_TRY(lane->optim->state(lane->stepper, b, io));
     if (lane->held.now)

@@ -26,6 +26,7 @@ typedef struct weir_lane {
     void *stepper;
     weir_momentum momentum; /* taken over from the optimiser; factor 0: it keeps its own */
     weir_pair held, speed;  /* NULLs where none is kept */
+    bool stray;             /* held may be a checkpoint's, or another worker's: a dense step lets it go */
     weir_stripe *stripe;    /* STRIPE: one a member; what is held back of this one's own, as its owner, is `owned` */
     int stripes, mine;
     void *owner_coder;
@@ -50,8 +51,10 @@ weir_err weir_buckets_cut(const weir_tensor *, int tensors, const weir_cut_rules
 /* Specs as the user wrote them; dense buckets get the codec `none`. */
 weir_err weir_lanes_make(weir_bucket *, int count, const char *codec, const char *optim, weir_arena *, weir_lane **);
 
-/* Cuts the bucket anew, for these members. What was held back of the stripe owned so far waits with the rest of what this worker holds back. */
+/* Cuts the bucket anew, for these members; NULL: this worker is none of them, and owns nothing. What was held back of the stripe owned so far waits with
+ * the rest of what this worker holds back: so it does when stripes are dropped. */
 weir_err weir_stripes_make(weir_lane *, const weir_group *, weir_arena *);
+void weir_stripes_drop(weir_lane *);
 
 /* Memory in which lanes take turns, for a group. */
 typedef struct weir_ways weir_ways;
@@ -59,9 +62,18 @@ weir_err weir_ways_make(weir_lane *, int lanes, const weir_group *, uint64_t see
 /* The gradient of this lane, times `scale`, becomes the sum over the group, through the lane's codec; of doubles the sum is rounded once. What is
  * not finite is WEIR_NAN and names the tensor. Nothing counts before weir_lane_commit. [blocks] */
 weir_err weir_lane_sum(weir_lane *, weir_ways *, weir_coll_use *, weir_group *, weir_turn, float scale);
+/* The same as if the codec's warm-up were not over. [blocks] */
+weir_err weir_lane_dense(weir_lane *, weir_ways *, weir_coll_use *, weir_group *, weir_turn, float scale);
 /* Whether the codec's warm-up is over. */
 bool weir_lane_warm(const weir_lane *, weir_turn);
 void weir_lane_commit(weir_lane *);
+void weir_pair_turn(weir_pair *); /* what is fresh counts */
+
+/* What is held back here, and momentum, on all members of a group, becomes its first one's. [blocks] */
+weir_err weir_lane_collect(weir_lane *, weir_coll_use *, weir_group *);
+/* A group is going to change, and all of its members are there: each calls it with the ranks that stay, in an order that is the same on all. What those who leave
+ * hold back, also as owners of stripes, and their momentum, is divided among those: what was sent and what is held back come to the same sum. [blocks] */
+weir_err weir_lanes_hand(weir_lane *, int lanes, weir_group *, const int *stay, int count);
 /* Adds to it what is held back in this lane. */
 typedef struct weir_backlog {
     double sumsq; /* the square of its norm */

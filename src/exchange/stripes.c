@@ -39,18 +39,42 @@ static weir_err make_coder(const weir_lane *l, const weir_bucket *b, weir_arena 
     return l->codec->init(*coder, b, arena);
 }
 
-/* Stripes change hands: what was held back of an old one waits with the rest of what this worker holds back. */
-static void fold_owned(weir_lane *l)
+void weir_stripes_drop(weir_lane *l)
 {
     if (l->owned.now)
         weir_vec_best()->add(l->held.now + l->stripe[l->mine].at, l->owned.now, l->stripe[l->mine].bucket.n);
+    l->stripes = 0;
+    l->owned = (weir_pair){0};
+}
+
+static weir_err make_owned(weir_lane *l, size_t n, weir_arena *arena)
+{
+    if (!l->feedback->residual || l->bucket->dry)
+        return WEIR_OK;
+    l->owned.now = WEIR_NEW(arena, float, n);
+    l->owned.next = WEIR_NEW(arena, float, n);
+    return l->owned.now && l->owned.next ? WEIR_OK : weir_fail_nomem(2 * n * sizeof(float));
+}
+
+/* A stripe of nothing: for whom it is to say that it owns nothing. */
+static weir_err make_none(weir_lane *l, weir_arena *arena)
+{
+    weir_stripe *s = WEIR_NEW(arena, weir_stripe, 1);
+
+    if (!s)
+        return weir_fail_nomem(sizeof *s);
+    weir_stripes_drop(l);
+    l->stripe = s;
+    l->mine = 0;
+    return make_owned(l, 0, arena);
 }
 
 weir_err weir_stripes_make(weir_lane *l, const weir_group *g, weir_arena *arena)
 {
-    weir_stripe *s = WEIR_NEW(arena, weir_stripe, g->size);
-    size_t n;
+    weir_stripe *s = g ? WEIR_NEW(arena, weir_stripe, g->size) : NULL;
 
+    if (!g)
+        return make_none(l, arena);
     if (!s)
         return weir_fail_nomem((size_t)g->size * sizeof *s);
     for (int i = 0; i < g->size; i++) {
@@ -59,15 +83,9 @@ weir_err weir_stripes_make(weir_lane *l, const weir_group *g, weir_arena *arena)
         s[i].bytes = l->codec->bound(s[i].coder);
     }
     WEIR_TRY(make_coder(l, &s[g->me].bucket, arena, &l->owner_coder));
-    n = s[g->me].bucket.n;
-    fold_owned(l);
+    weir_stripes_drop(l);
     l->stripe = s;
     l->stripes = g->size;
     l->mine = g->me;
-    l->owned = (weir_pair){0};
-    if (!l->feedback->residual || l->bucket->dry)
-        return WEIR_OK;
-    l->owned.now = WEIR_NEW(arena, float, n);
-    l->owned.next = WEIR_NEW(arena, float, n);
-    return l->owned.now && l->owned.next ? WEIR_OK : weir_fail_nomem(2 * n * sizeof(float));
+    return make_owned(l, s[g->me].bucket.n, arena);
 }

@@ -253,6 +253,24 @@ static weir_err stripe(weir_lane *l, weir_ways *w, weir_coll_use *coll, weir_gro
     return WEIR_OK;
 }
 
+/* What comes from elsewhere and is held back here goes with a dense step: nothing would send it before the next one that is not. */
+static void let_go(weir_lane *l)
+{
+    const weir_stripe *s;
+
+    if (!l->stray || !l->held.now)
+        return;
+    weir_vec_best()->add(l->bucket->grad, l->held.now, l->bucket->n);
+    memset(l->held.next, 0, l->bucket->n * sizeof(float));
+    l->held.fresh = true;
+    if (!l->owned.now)
+        return;
+    s = &l->stripe[l->mine];
+    weir_vec_best()->add(l->bucket->grad + s->at, l->owned.now, s->bucket.n);
+    memset(l->owned.next, 0, s->bucket.n * sizeof(float));
+    l->owned.fresh = true;
+}
+
 /* Floats as they are. Where momentum is the lane's, it is so from the first step on. */
 static weir_err plain(weir_lane *l, weir_ways *w, weir_coll_use *coll, weir_group *g, weir_turn turn, float scale)
 {
@@ -271,6 +289,7 @@ static weir_err plain(weir_lane *l, weir_ways *w, weir_coll_use *coll, weir_grou
         l->speed.fresh = l->speed.now != NULL;
         WEIR_TRY(check(&f, l->bucket, turn));
     }
+    let_go(l);
     return weir_allreduce(coll, g, l->bucket->grad, n, &weir_sum_f32);
 }
 
@@ -293,7 +312,6 @@ static weir_err sum(weir_lane *l, weir_ways *w, weir_coll_use *coll, weir_group 
 {
     weir_feed f;
 
-    l->told.sent = l->bucket->n;
     if (!l->feedback || turn.epochs < l->feedback->warmup)
         return plain(l, w, coll, g, turn, scale);
     if (weir_net_dry(g->net))
@@ -305,11 +323,24 @@ static weir_err sum(weir_lane *l, weir_ways *w, weir_coll_use *coll, weir_group 
                                                                                                                       : stripe(l, w, coll, g, turn, &f);
 }
 
-weir_err weir_lane_sum(weir_lane *l, weir_ways *w, weir_coll_use *coll, weir_group *g, weir_turn turn, float scale)
+static weir_err timed(weir_err (*way)(weir_lane *, weir_ways *, weir_coll_use *, weir_group *, weir_turn, float), weir_lane *l, weir_ways *w, weir_coll_use *coll, weir_group *g,
+                      weir_turn turn, float scale)
 {
     double begun = weir_net_now(g->net), coded = l->codec_s;
-    weir_err err = sum(l, w, coll, g, turn, scale);
+    weir_err err;
 
+    l->told.sent = l->bucket->n;
+    err = way(l, w, coll, g, turn, scale);
     l->wire_s += weir_net_now(g->net) - begun - (l->codec_s - coded);
     return err;
+}
+
+weir_err weir_lane_sum(weir_lane *l, weir_ways *w, weir_coll_use *coll, weir_group *g, weir_turn turn, float scale)
+{
+    return timed(sum, l, w, coll, g, turn, scale);
+}
+
+weir_err weir_lane_dense(weir_lane *l, weir_ways *w, weir_coll_use *coll, weir_group *g, weir_turn turn, float scale)
+{
+    return timed(plain, l, w, coll, g, turn, scale);
 }
