@@ -49,6 +49,7 @@ typedef struct weir_codec {
     char mark;       /* of its messages, in their head */
     double rate;     /* the factor on the learning rate that its promise is made with; 0: 1 */
     double drop;     /* points of accuracy that it may lose against dense (bench/convergence) */
+    double adamw_drop; /* what it lost with AdamW there, one seed; 0: no more than with SGD, or not known */
     const weir_sum *sum; /* ADD: how two messages add */
     weir_err (*init)(void *self, const weir_bucket *, weir_arena *);
     size_t (*bound)(const void *self); /* bytes of the worst message, its head included */

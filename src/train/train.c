@@ -284,6 +284,7 @@ static weir_err run(weir_comm *comm, session *s)
     weir_log(WEIR_LOG_INFO, "train", "rank and size by %s; %d buckets, %zu parameters, step %llu of %llu", s->place->source, t->lanes, t->params,
              (unsigned long long)t->step, (unsigned long long)t->steps);
     WEIR_TRY(weir_report_start(s->journal, t));
+    WEIR_TRY(weir_report_warnings(s->journal, t));
     WEIR_TRY(weir_trainer_begin(t));
     WEIR_TRY(weir_trainer_check(t));
     WEIR_TRY(steps(s, t));
