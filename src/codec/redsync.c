@@ -160,7 +160,7 @@ static weir_places write(void *self, weir_turn turn, weir_feed *f, int v, double
 
 static weir_err init(void *self, const weir_bucket *b, weir_arena *arena)
 {
-    static const weir_sparse_way way = {room, usual, write};
+    static const weir_sparse_way way = {room, usual, write, .threshold = false};
     redsync *s = self;
 
     WEIR_TRY(weir_sparse_init(&s->sparse, &weir_codec_redsync, &way, b, 0, arena));

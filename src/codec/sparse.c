@@ -74,6 +74,19 @@ weir_err weir_sparse_decode(void *self, weir_turn turn, const void *msg, size_t 
     return weir_places_decode(s->codec, s->bucket, msg, len, acc);
 }
 
+void weir_sparse_told(const void *self, const void *msg, weir_told *to)
+{
+    const weir_sparse *s = self;
+    const weir_places *row = (const weir_places *)(const void *)((const char *)msg + WEIR_MESSAGE_HEAD);
+
+    to->sent = 0;
+    for (int v = 0; v < s->bucket->views; v++) {
+        to->sent += row[v].words;
+        if (to->tau && s->way->threshold)
+            to->tau[v] = row[v].value;
+    }
+}
+
 void weir_sparse_keep(void *self)
 {
     weir_sparse *s = self;

@@ -152,7 +152,7 @@ static weir_places write(void *self, weir_turn turn, weir_feed *f, int v, double
 
 static weir_err init(void *self, const weir_bucket *b, weir_arena *arena)
 {
-    static const weir_sparse_way way = {room, usual, write};
+    static const weir_sparse_way way = {room, usual, write, .threshold = true};
     strom *s = self;
     size_t most = weir_codec_longest(b);
 

@@ -53,7 +53,7 @@ static weir_places write(void *self, weir_turn turn, weir_feed *f, int view, dou
 
 weir_err weir_topk_init(weir_topk *s, const weir_codec *codec, const weir_bucket *b, weir_arena *arena)
 {
-    static const weir_sparse_way way = {room, usual, write};
+    static const weir_sparse_way way = {room, usual, write, .threshold = false};
 
     WEIR_TRY(weir_sparse_init(&s->sparse, codec, &way, b, 0, arena));
     return weir_sieve_make(&s->sieve, b->dry ? 0 : weir_codec_longest(b), weir_sparse_densest(&s->sparse), arena);
