@@ -188,24 +188,29 @@ enum { FLOATS = WIDE / sizeof(float), PARTS = LANES / FLOATS };
 typedef float wide_f32 __attribute__((vector_size(WIDE), aligned(4), may_alias));
 typedef int32_t wide_i32 __attribute__((vector_size(WIDE), aligned(4), may_alias));
 
-/* Bits and sums of a vector. */
+/* Bits and sums of a vector. (gcc makes two slow blends of plain operators, under AVX2.) */
 static inline uint32_t wide_bits(const float *x, wide_f32 *low, wide_f32 *high)
 {
+#if defined __AVX2__ && !defined __AVX512F__
+    __m256 v = _mm256_loadu_ps(x), minus = _mm256_cmp_ps(v, _mm256_setzero_ps(), _CMP_LT_OQ);
+    *low += (wide_f32)_mm256_and_ps(minus, v);
+    *high += (wide_f32)_mm256_andnot_ps(minus, v);
+    return ~(uint32_t)_mm256_movemask_ps(minus) & 0xff;
+#else
     wide_f32 v = *(const wide_f32 *)x;
     wide_i32 minus = v < 0;
     uint32_t bits = 0;
 
     *low += (wide_f32)((wide_i32)v & minus);
     *high += (wide_f32)((wide_i32)v & ~minus);
-#if defined __AVX512F__
+#ifdef __AVX512F__
     bits = _mm512_movepi32_mask((__m512i)~minus);
-#elif defined __AVX2__
-    bits = (uint32_t)_mm256_movemask_ps((__m256)~minus);
 #else
     for (size_t l = 0; l < FLOATS; l++)
         bits |= (uint32_t)!minus[l] << l;
 #endif
     return bits;
+#endif
 }
 
 /* Bits and sums of a block; sums run in 16 lanes of floats, then in double. */

@@ -14,9 +14,16 @@ static inline __attribute__((always_inline)) void ask(const float *x)
 /* |x| as whole numbers have its order, with infinities and NaNs above all else: one maximum says how large x gets, and whether it is finite. */
 static inline wide_i32 larger(wide_i32 top, wide_f32 x)
 {
-    wide_i32 a = (wide_i32)x & INT32_MAX, more = a > top;
+    wide_i32 a = (wide_i32)x & INT32_MAX;
 
+#if defined __AVX512F__
+    return (wide_i32)_mm512_max_epi32((__m512i)a, (__m512i)top);
+#elif defined __AVX2__
+    return (wide_i32)_mm256_max_epi32((__m256i)a, (__m256i)top);
+#else
+    wide_i32 more = a > top;
     return (a & more) | (top & ~more);
+#endif
 }
 
 static inline int32_t larger_one(int32_t top, float x)
