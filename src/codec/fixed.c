@@ -47,11 +47,12 @@ static size_t part_at(const weir_fixed *s, size_t at, const weir_view **view)
 static void write_part(const weir_fixed *s, weir_feed *f, weir_part *p, unsigned char *to)
 {
     bool tile = p->n <= WEIR_TILE;
-    float *x = tile ? weir_feed_tile(f, p->at, p->n) : weir_feed_whole(f, p->at, p->n), value[WEIR_FIXED_VALUES] = {0};
+    float *x, value[WEIR_FIXED_VALUES] = {0};
     unsigned char *bits = to + head_bytes(s);
 
+    __builtin_prefetch(to + part_bytes(s, p->n), 1); /* where it ends: the line is here when it is written */
+    x = tile ? weir_feed_tile(f, p->at, p->n) : weir_feed_whole(f, p->at, p->n);
     p->most = f->most;
-    __builtin_prefetch(to + part_bytes(s, p->n), 1); /* where the next begins */
     memset(to + part_bytes(s, p->n) - 4, 0, 4);
     s->way->write(s, p, x, value, bits);
     memcpy(to, value, head_bytes(s));
