@@ -55,7 +55,7 @@ deps-dev:
 	@scripts/deps dev
 
 $(O)/%_avx2.o: CFLAGS += -mavx2 -mf16c
-$(O)/%_avx512.o: CFLAGS += -mavx512f -mavx512dq -mavx512bw -mavx512vl -mprefer-vector-width=512
+$(O)/%_avx512.o: CFLAGS += -mf16c -mavx512f -mavx512dq -mavx512bw -mavx512vl -mprefer-vector-width=512
 $(O)/nn/kernels_%.o: CFLAGS += -ffp-contract=fast -fno-math-errno -fno-trapping-math -O3
 $(O)/nn/kernels_avx2.o $(O)/nn/kernels_avx512.o: CFLAGS += -mfma
 $(O)/%.o: src/%.c
