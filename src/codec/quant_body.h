@@ -63,7 +63,17 @@ static void to_fp16(uint16_t *h, const float *x, float factor, size_t n, bool pa
 
     for (; past && i < n && (uintptr_t)(h + i) % 64; i++)
         h[i] = half_of(factor * x[i]);
-#ifdef __F16C__ /* in halves of AVX-512's registers too: a whole one would nearly always lie across two lines */
+#if defined __AVX512F__
+    for (; i + 32 <= n; i += 32) {
+        __m256i low = _mm512_cvtps_ph(_mm512_mul_ps(_mm512_loadu_ps(x + i), _mm512_set1_ps(factor)), 0);
+        __m256i high = _mm512_cvtps_ph(_mm512_mul_ps(_mm512_loadu_ps(x + i + 16), _mm512_set1_ps(factor)), 0);
+        __m512i both = _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
+        if (past)
+            _mm512_stream_si512((__m512i *)(void *)(h + i), both);
+        else
+            _mm512_storeu_si512(h + i, both);
+    }
+#elif defined __F16C__
     for (; i + 16 <= n; i += 16) {
         __m128i low = _mm256_cvtps_ph(_mm256_mul_ps(_mm256_loadu_ps(x + i), _mm256_set1_ps(factor)), 0);
         __m128i high = _mm256_cvtps_ph(_mm256_mul_ps(_mm256_loadu_ps(x + i + 8), _mm256_set1_ps(factor)), 0);
