@@ -1,5 +1,4 @@
 /* allreduce.c - everybody sums the gradient, everybody steps: synchronous SGD. */
-#include "core/vec.h"
 #include "exchange/parts.h"
 #include <math.h>
 
@@ -22,20 +21,6 @@ static weir_err init(void *self, const weir_exchange_env *env)
     return x->parts ? WEIR_OK : weir_parts_make(env->lane, env->lanes, env->arena, &x->parts);
 }
 
-static weir_err blame(const weir_exchange_env *env, uint64_t step)
-{
-    const weir_vec *vec = weir_vec_best();
-
-    for (int i = 0; i < env->lanes; i++) {
-        const weir_bucket *b = env->lane[i].bucket;
-        for (int v = 0; v < b->views; v++)
-            if (!vec->finite(b->grad + b->view[v].at, b->view[v].rows * b->view[v].cols))
-                return weir_fail(WEIR_NAN, "step %llu: the gradient of %s is not finite", (unsigned long long)step + 1,
-                                 b->view[v].tensor->name);
-    }
-    return weir_fail(WEIR_NAN, "step %llu: the gradient's norm is beyond what a number holds", (unsigned long long)step + 1);
-}
-
 static weir_err bucket(void *self, weir_lane *lane, weir_turn turn)
 {
     allreduce *x = self;
@@ -49,7 +34,7 @@ static weir_err sum_clipped(allreduce *x, const weir_commit *commit)
     double norm = weir_net_dry(x->env.all->net) ? 0 : sqrt(weir_parts_sumsq(x->parts, &x->env)), most = commit->clip / sqrt(x->env.same->size);
 
     if (!isfinite(norm))
-        return blame(&x->env, commit->turn.step);
+        return weir_parts_blame(&x->env, commit->turn.step);
     for (int i = 0; i < x->env.lanes; i++)
         WEIR_TRY(weir_lane_sum(&x->env.lane[i], x->ways, x->env.coll, x->env.same, commit->turn, norm > most ? (float)(most / norm) : 1));
     return WEIR_OK;
@@ -68,7 +53,7 @@ static weir_err finish(void *self, weir_commit *commit)
         return WEIR_OK;
     norm = sqrt(weir_parts_sumsq(x->parts, &x->env));
     if (!isfinite(norm))
-        return blame(&x->env, commit->turn.step);
+        return weir_parts_blame(&x->env, commit->turn.step);
     if (commit->clip > 0 && norm > commit->clip && !x->early)
         scale = (float)(commit->clip / norm);
     if (commit->keep) {

@@ -26,6 +26,7 @@ typedef struct weir_lane {
     void *stepper;
     weir_momentum momentum; /* taken over from the optimiser; factor 0: it keeps its own */
     weir_pair held, speed;  /* NULLs where none is kept */
+    float unit;             /* what they hold is so many times a gradient; 0: once */
     weir_stripe *stripe;    /* STRIPE: one a member; what is held back of this one's own, as its owner, is `owned` */
     int stripes, mine;
     void *owner_coder;
@@ -55,10 +56,15 @@ weir_err weir_ways_make(weir_lane *, int lanes, const weir_group *, uint64_t see
 /* The gradient of this lane, times `scale`, becomes the sum over the group, through the lane's codec; of doubles the sum is rounded once. What is
  * not finite is WEIR_NAN and names the tensor. Nothing counts before weir_lane_commit. [blocks] */
 weir_err weir_lane_sum(weir_lane *, weir_ways *, weir_coll_use *, weir_group *, weir_turn, float scale);
+/* What the lane's codec is fed on member `me`, and afterwards the verdict: WEIR_NAN names the tensor. `tile`: WEIR_TILE floats. */
+weir_feed weir_lane_feed(const weir_lane *, uint64_t seed, int me, float scale, float *tile);
+weir_err weir_lane_check(const weir_feed *, const weir_bucket *, weir_turn);
+/* From now on what is held back, and its momentum, are in this unit. */
+void weir_lane_in_unit(weir_lane *, float unit);
 /* Whether the codec's warm-up is over. */
 bool weir_lane_warm(const weir_lane *, weir_turn);
 void weir_lane_commit(weir_lane *);
-/* The square of the norm of what is held back here. */
+/* The square of the norm of what is held back here, as a gradient. */
 double weir_lane_held(const weir_lane *);
-weir_err weir_lane_state(weir_lane *, weir_io *);
+weir_err weir_lane_state(weir_lane *, weir_io *); /* as gradients, whatever the unit */
 #endif

@@ -85,6 +85,8 @@ weir_err weir_report_step(weir_journal *j, const weir_trainer *t, const weir_ste
     weir_json_put_real(e, "compute_ms", r->compute_s * 1e3);
     weir_json_put_real(e, "codec_ms", r->codec_s * 1e3);
     weir_json_put_real(e, "residual_norm", r->held);
+    if (t->exchange->drifts)
+        weir_json_put_int(e, "apart", r->apart);
     return weir_journal_write(j, e);
 }
 
