@@ -3,6 +3,7 @@
 #include "core/hash.h"
 #include <float.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 /* What a rank says of itself. */
@@ -99,6 +100,16 @@ static weir_err judge(const weir_equal *q, const weir_exchange_env *env, uint64_
     return WEIR_OK;
 }
 
+/* Whoever leaves first would be all that the others hear of: they go together, each with the whole story. */
+static weir_err leave(const weir_exchange_env *env, weir_err err)
+{
+    char why[WEIR_WHY_MAX];
+
+    snprintf(why, sizeof why, "%s", weir_why_text());
+    weir_barrier(env->coll, env->same);
+    return weir_fail(err, "%s", why);
+}
+
 static weir_err fetch(const weir_exchange_env *env, bool dry)
 {
     for (int i = 0; i < env->lanes; i++) {
@@ -125,7 +136,9 @@ weir_err weir_equal_all(weir_equal *q, const weir_exchange_env *env, uint64_t ap
     WEIR_TRY(tell(q, env, dry));
     if (dry)
         return WEIR_OK;
-    WEIR_TRY(judge(q, env, added, steps));
+    weir_err err = judge(q, env, added, steps);
+    if (err)
+        return leave(env, err);
     for (int i = 0; i < env->lanes; i++)
         memcpy(env->lane[i].bucket->param, env->lane[i].bucket->grad, env->lane[i].bucket->n * sizeof(float));
     return WEIR_OK;

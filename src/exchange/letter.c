@@ -1,6 +1,7 @@
 /* letter.c - see letter.h. */
 #include "exchange/letter.h"
 #include "core/hash.h"
+#include "core/vec.h"
 #include <string.h>
 
 enum { VERSION = 1, PLAIN = 1 /* the body is floats as they are */ };
@@ -49,13 +50,18 @@ static size_t usual(const weir_lane *l, weir_turn turn)
     return front(l) + (l->codec->usual ? l->codec->usual(l->coder, turn) : l->codec->bound(l->coder));
 }
 
-/* Momentum is kept times the rate: where that has changed, so has what is kept. */
-static weir_feed feed(const weir_lane *l, const weir_pen *pen, weir_turn turn, float scale)
+/* Momentum is kept times the rate: where that has changed, so has what is kept. Nesterov's looks ahead by the factor alone. */
+static weir_feed feed(weir_lane *l, const weir_pen *pen, weir_turn turn, float scale)
 {
-    double unit = weir_pen_unit(pen, turn), before = l->unit > 0 ? (double)l->unit : 1;
-    weir_feed f = weir_lane_feed(l, pen->seed, pen->group->me, scale * (float)unit, pen->tile);
+    float unit = (float)weir_pen_unit(pen, turn), before = l->unit > 0 ? l->unit : 1;
+    weir_feed f = weir_lane_feed(l, pen->seed, pen->group->me, scale * unit, pen->tile);
 
-    f.momentum = (float)((double)f.momentum * (unit / before));
+    if (!l->momentum.nesterov)
+        f.momentum *= unit / before;
+    else if (l->speed.now && unit != before) {
+        weir_vec_best()->scale(l->speed.now, unit / before, l->bucket->n);
+        l->unit = unit;
+    }
     if (is_plain(l, turn)) {
         f.held = NULL;
         f.mask = false;
