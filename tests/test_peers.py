@@ -52,7 +52,7 @@ def test_apart_settles_goes_on_and_changes_workers(tmp_path):
 
 @pytest.mark.skipif(not os.path.isdir(FASHION), reason='no Fashion-MNIST here')
 def test_as_good_as_dense(tmp_path):
-    args = ['--model', 'lenet', '--data', 'fashion-mnist,limit=30000', '--batch', 64, '--epochs', 1, '--optim', 'sgd:momentum=0.9', '--lr', 'cosine:rate=0.02', '--workers', 4, '--threads', 1]
+    args = ['--model', 'lenet', '--data', 'fashion-mnist:limit=30000', '--batch', 64, '--epochs', 1, '--optim', 'sgd:momentum=0.9', '--lr', 'cosine:rate=0.02', '--workers', 4, '--threads', 1]
     train(tmp_path / 'dense', *args)
     train(tmp_path / 'peers', '--exchange', 'peers', '--codec', 'strom', *args)
     dense, peers = end(tmp_path / 'dense'), end(tmp_path / 'peers')
