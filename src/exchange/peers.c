@@ -262,6 +262,7 @@ static weir_err step(peers *x, weir_commit *commit)
     if (x->early)
         WEIR_TRY(send_clipped(x, commit));
     WEIR_TRY(gather(x, turn.step));
+    WEIR_TRY(weir_post_free(x->post, turn.step + 1));
     x->next = turn.step + 1;
     commit->apart = weir_post_apart(x->post, turn.step);
     if (!weir_net_dry(x->env.same->net) && commit->keep) {
@@ -273,7 +274,7 @@ static weir_err step(peers *x, weir_commit *commit)
         }
         sum_notes(x, oldest(x, turn.step));
     }
-    return weir_post_free(x->post, turn.step + 1);
+    return WEIR_OK;
 }
 
 static weir_err finish(void *self, weir_commit *commit) { return ended(self, step(self, commit)); }
