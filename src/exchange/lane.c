@@ -1,6 +1,7 @@
 /* lane.c - one bucket's memory: made, committed, saved. Its way out and back is in ways.c. */
 #include "exchange/lane.h"
 #include "core/vec.h"
+#include <math.h>
 
 static weir_err make_pair(weir_pair *p, size_t n, weir_arena *arena)
 {
@@ -16,6 +17,8 @@ static weir_err make_memory(weir_lane *lane, weir_arena *arena)
     if (!f || !f->residual || lane->bucket->dry)
         return WEIR_OK;
     WEIR_TRY(make_pair(&lane->held, lane->bucket->n, arena));
+    if (!(lane->told.tau = WEIR_NEW(arena, float, lane->bucket->views)))
+        return weir_fail_nomem((size_t)lane->bucket->views * sizeof(float));
     if (!f->correct || !lane->optim->momentum || !lane->optim->momentum(lane->stepper, &lane->momentum))
         return WEIR_OK;
     return make_pair(&lane->speed, lane->bucket->n, arena);
@@ -86,7 +89,7 @@ bool weir_lane_warm(const weir_lane *lane, weir_turn turn)
     return !lane->feedback || turn.epochs >= lane->feedback->warmup + lane->feedback->ramp;
 }
 
-static void turn_over(weir_pair *p)
+void weir_pair_turn(weir_pair *p)
 {
     float *old = p->now;
 
@@ -99,9 +102,10 @@ static void turn_over(weir_pair *p)
 
 void weir_lane_commit(weir_lane *lane)
 {
-    turn_over(&lane->held);
-    turn_over(&lane->speed);
-    turn_over(&lane->owned);
+    weir_pair_turn(&lane->held);
+    weir_pair_turn(&lane->speed);
+    weir_pair_turn(&lane->owned);
+    lane->stray = false;
     if (!lane->codec->keep)
         return;
     lane->codec->keep(lane->coder);
@@ -111,9 +115,27 @@ void weir_lane_commit(weir_lane *lane)
         lane->codec->keep(lane->owner_coder);
 }
 
-double weir_lane_held(const weir_lane *lane)
+/* By tiles: twice looked at, read once. */
+void weir_lane_backlog(const weir_lane *lane, weir_backlog *to)
 {
-    return lane->held.now ? weir_vec_best()->sumsq(lane->held.now, lane->bucket->n) / ((double)unit_of(lane) * (double)unit_of(lane)) : 0;
+    const weir_vec *vec = weir_vec_best();
+
+    for (int v = 0; v < lane->bucket->views && lane->held.now; v++) {
+        const weir_view *w = &lane->bucket->view[v];
+        float tau = lane->told.tau[v], most = 0, here;
+        double sum;
+        for (size_t n = weir_view_length(w), k = 0; k < n; k += WEIR_TILE) {
+            size_t some = n - k < WEIR_TILE ? n - k : WEIR_TILE;
+            const float *x = lane->held.now + w->at + k;
+            to->sumsq += vec->sumsq(x, some) / ((double)unit_of(lane) * (double)unit_of(lane));
+            if (!(tau > 0))
+                continue;
+            vec->size(x, some, &sum, &here);
+            most = here > most ? here : most;
+        }
+        if (tau > 0)
+            to->over = fmax(to->over, (double)most / (double)tau);
+    }
 }
 
 /* Every element has one owner. All ranks name all tensors, if only to say that they own nothing of them. */
@@ -137,6 +159,7 @@ weir_err weir_lane_state(weir_lane *lane, weir_io *io)
     const weir_bucket *b = lane->bucket;
 
     weir_lane_in_unit(lane, 1);
+    lane->stray |= io->loading;
     if (lane->optim->state)
         WEIR_TRY(lane->optim->state(lane->stepper, b, io));
     if (lane->held.now)

@@ -27,6 +27,7 @@ typedef struct weir_lane {
     weir_momentum momentum; /* taken over from the optimiser; factor 0: it keeps its own */
     weir_pair held, speed;  /* NULLs where none is kept */
     float unit;             /* what they hold is so many times a gradient; 0: once */
+    bool stray;             /* held may be a checkpoint's, or another worker's: a dense step lets it go */
     weir_stripe *stripe;    /* STRIPE: one a member; what is held back of this one's own, as its owner, is `owned` */
     int stripes, mine;
     void *owner_coder;
@@ -34,7 +35,8 @@ typedef struct weir_lane {
     size_t notes;     /* floats behind the bucket's gradient that are summed with it (the last lane's, see exchange.h) */
     double *exact;    /* the gradient with its notes as sums in double, which are exchanged in its place; NULL: floats are */
     void *owner;      /* whose lane it is: the exchange passes it on, unread */
-    double codec_s;   /* seconds spent in the codec since the last look */
+    weir_told told;   /* of the step's message; in warm-up all of it is sent */
+    double codec_s, wire_s; /* seconds spent in the codec since the last look; in the rest of weir_lane_sum: on the wire, and waiting for others */
 } weir_lane;
 
 /* Cuts the flat vector into buckets of about `bytes` (the first ones smaller, so that the wire starts early), never a tensor that
@@ -50,12 +52,19 @@ weir_err weir_buckets_cut(const weir_tensor *, int tensors, const weir_cut_rules
 /* Specs as the user wrote them; dense buckets get the codec `none`. */
 weir_err weir_lanes_make(weir_bucket *, int count, const char *codec, const char *optim, weir_arena *, weir_lane **);
 
+/* Cuts the bucket anew, for these members; NULL: this worker is none of them, and owns nothing. What was held back of the stripe owned so far waits with
+ * the rest of what this worker holds back: so it does when stripes are dropped. */
+weir_err weir_stripes_make(weir_lane *, const weir_group *, weir_arena *);
+void weir_stripes_drop(weir_lane *);
+
 /* Memory in which lanes take turns, for a group. */
 typedef struct weir_ways weir_ways;
 weir_err weir_ways_make(weir_lane *, int lanes, const weir_group *, uint64_t seed, weir_arena *, weir_ways **);
 /* The gradient of this lane, times `scale`, becomes the sum over the group, through the lane's codec; of doubles the sum is rounded once. What is
  * not finite is WEIR_NAN and names the tensor. Nothing counts before weir_lane_commit. [blocks] */
 weir_err weir_lane_sum(weir_lane *, weir_ways *, weir_coll_use *, weir_group *, weir_turn, float scale);
+/* The same as if the codec's warm-up were not over. [blocks] */
+weir_err weir_lane_dense(weir_lane *, weir_ways *, weir_coll_use *, weir_group *, weir_turn, float scale);
 /* What the lane's codec is fed on member `me`, and afterwards the verdict: WEIR_NAN names the tensor. `tile`: WEIR_TILE floats. */
 weir_feed weir_lane_feed(const weir_lane *, uint64_t seed, int me, float scale, float *tile);
 weir_err weir_lane_check(const weir_feed *, const weir_bucket *, weir_turn);
@@ -64,7 +73,18 @@ void weir_lane_in_unit(weir_lane *, float unit);
 /* Whether the codec's warm-up is over. */
 bool weir_lane_warm(const weir_lane *, weir_turn);
 void weir_lane_commit(weir_lane *);
-/* The square of the norm of what is held back here, as a gradient. */
-double weir_lane_held(const weir_lane *);
+void weir_pair_turn(weir_pair *); /* what is fresh counts */
+
+/* What is held back here, and momentum, on all members of a group, becomes its first one's. [blocks] */
+weir_err weir_lane_collect(weir_lane *, weir_coll_use *, weir_group *);
+/* A group is going to change, and all of its members are there: each calls it with the ranks that stay, in an order that is the same on all. What those who leave
+ * hold back, also as owners of stripes, and their momentum, is divided among those: what was sent and what is held back come to the same sum. [blocks] */
+weir_err weir_lanes_hand(weir_lane *, int lanes, weir_group *, const int *stay, int count);
+/* Adds to it what is held back in this lane. */
+typedef struct weir_backlog {
+    double sumsq; /* the square of its norm, as a gradient */
+    double over;  /* the largest of it, as a multiple of its tensor's threshold; 0: there are no thresholds */
+} weir_backlog;
+void weir_lane_backlog(const weir_lane *, weir_backlog *);
 weir_err weir_lane_state(weir_lane *, weir_io *); /* as gradients, whatever the unit */
 #endif

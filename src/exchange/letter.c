@@ -63,7 +63,7 @@ static weir_feed feed(weir_lane *l, const weir_pen *pen, weir_turn turn, float s
         l->unit = unit;
     }
     if (is_plain(l, turn)) {
-        f.held = NULL;
+        f.held = l->stray ? f.held : NULL;
         f.mask = false;
     }
     return f;
@@ -71,9 +71,16 @@ static weir_feed feed(weir_lane *l, const weir_pen *pen, weir_turn turn, float s
 
 static weir_err write_body(weir_lane *l, weir_turn turn, weir_feed *f, char *to, size_t *len)
 {
-    if (!is_plain(l, turn))
-        return l->codec->encode(l->coder, turn, f, to, len);
-    memcpy(to, weir_feed_whole(f, 0, f->n), *len = plain_bytes(l));
+    l->told.sent = f->n;
+    if (is_plain(l, turn)) {
+        memcpy(to, weir_feed_whole(f, 0, f->n), *len = plain_bytes(l));
+        if (f->held) /* it went along */
+            memset(f->hold, 0, plain_bytes(l));
+        return WEIR_OK;
+    }
+    WEIR_TRY(l->codec->encode(l->coder, turn, f, to, len));
+    if (l->codec->told)
+        l->codec->told(l->coder, to, &l->told);
     return WEIR_OK;
 }
 

@@ -208,14 +208,21 @@ static void sum_notes(peers *x, uint64_t step)
 
 static uint64_t oldest(const peers *x, uint64_t step) { return step >= x->since + (uint64_t)x->bound ? step - (uint64_t)x->bound : x->since; }
 
-/* Letters that must be here, then all that are. */
+/* Letters that must be here, then all that are; then there is a place for the next. */
 static weir_err gather(peers *x, uint64_t step)
 {
-    weir_net_yield(x->env.same->net); /* what has come meanwhile is seen */
+    weir_net *net = x->env.same->net;
+    double begun = weir_net_now(net);
+
+    weir_net_yield(net); /* what has come meanwhile is seen */
     WEIR_TRY(weir_post_wait(x->post, oldest(x, step)));
+    x->env.lane->wire_s += weir_net_now(net) - begun;
     clear(x);
     for (int m = 0; m < x->env.same->size; m++)
         WEIR_TRY(m == x->env.same->me ? apply_own(x, step) : apply_from(x, m, step + (uint64_t)x->bound));
+    begun = weir_net_now(net);
+    WEIR_TRY(weir_post_free(x->post, step + 1));
+    x->env.lane->wire_s += weir_net_now(net) - begun;
     return WEIR_OK;
 }
 
@@ -262,7 +269,6 @@ static weir_err step(peers *x, weir_commit *commit)
     if (x->early)
         WEIR_TRY(send_clipped(x, commit));
     WEIR_TRY(gather(x, turn.step));
-    WEIR_TRY(weir_post_free(x->post, turn.step + 1));
     x->next = turn.step + 1;
     commit->apart = weir_post_apart(x->post, turn.step);
     if (!weir_net_dry(x->env.same->net) && commit->keep) {
@@ -318,6 +324,16 @@ static void close_all(void *self)
         weir_post_close(x->post);
 }
 
+/* Settled: nothing is on its way, and what is held back is all there is. */
+static weir_err hand_over(void *self, const int *stay, int count)
+{
+    peers *x = self;
+
+    for (int i = 0; i < x->env.lanes; i++)
+        weir_lane_in_unit(&x->env.lane[i], 1);
+    return weir_lanes_hand(x->env.lane, x->env.lanes, x->env.same, stay, count);
+}
+
 static weir_err regroup(void *self, const weir_exchange_env *env)
 {
     close_all(self);
@@ -336,6 +352,7 @@ const weir_exchange weir_exchange_peers = {
     .bucket = bucket,
     .finish = finish,
     .settle = settle,
+    .hand_over = hand_over,
     .regroup = regroup,
     .close = close_all,
 };

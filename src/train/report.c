@@ -1,6 +1,8 @@
 /* report.c - the log's events and the lines for people. */
 #include "train/report.h"
+#include "core/log.h"
 #include "core/vec.h"
+#include "train/warn.h"
 #include <math.h>
 #include <stdlib.h>
 
@@ -56,6 +58,28 @@ weir_err weir_report_start(weir_journal *j, const weir_trainer *t)
     return weir_journal_write(j, e);
 }
 
+weir_err weir_report_warnings(weir_journal *j, const weir_trainer *t)
+{
+    const weir_plug *codec, *optim;
+    char text[WEIR_WARNINGS][WEIR_WHY_MAX];
+    int n;
+
+    if (!j)
+        return WEIR_OK;
+    WEIR_TRY(weir_plug_find(weir_codecs, "codec", t->set->codec, &codec));
+    WEIR_TRY(weir_plug_find(weir_optims, "optimiser", t->set->optim, &optim));
+    n = weir_warnings((const weir_codec *)codec, (const weir_optim *)optim, t->set->lr, text);
+    for (int i = 0; i < n; i++) {
+        weir_json *e = weir_journal_event(j, "warning");
+        weir_log(WEIR_LOG_WARN, "train", "%s", text[i]);
+        if (!e)
+            continue;
+        weir_json_put_text(e, "what", text[i]);
+        WEIR_TRY(weir_journal_write(j, e));
+    }
+    return WEIR_OK;
+}
+
 /* What a dense float32 ring all-reduce sends in one step, over all ranks. */
 static double dense_bytes(const weir_trainer *t) { return 8.0 * (double)t->params * (t->all.size - 1); }
 
@@ -84,7 +108,10 @@ weir_err weir_report_step(weir_journal *j, const weir_trainer *t, const weir_ste
     weir_json_put_real(e, "wait_ms", r->wait_s * 1e3);
     weir_json_put_real(e, "compute_ms", r->compute_s * 1e3);
     weir_json_put_real(e, "codec_ms", r->codec_s * 1e3);
+    weir_json_put_real(e, "wire_ms", r->wire_s * 1e3);
+    weir_json_put_real(e, "density", r->density);
     weir_json_put_real(e, "residual_norm", r->held);
+    weir_json_put_real(e, "residual_over_tau", r->over);
     if (t->exchange->drifts)
         weir_json_put_int(e, "apart", r->apart);
     return weir_journal_write(j, e);
