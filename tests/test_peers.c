@@ -13,8 +13,11 @@
 
 enum { ROWS = 60, COLS = 100, N = ROWS * COLS + 2000 + 100, RANKS = 4 };
 
+struct rank;
+
 /* What all ranks of a test are given, and leave. */
 typedef struct plan {
+    weir_err (*run)(struct rank *, struct plan *);
     const weir_exchange *exchange;
     const char *spec, *codec, *optim;
     int steps, bound;
@@ -161,7 +164,7 @@ static weir_err run_rank(weir_net *net, void *arg)
         return weir_fail_nomem(0);
     err = rank_open(r, net, p);
     if (!err)
-        err = all_steps(r, p);
+        err = p->run(r, p);
     snprintf(why, sizeof why, "%s", weir_why_text());
     if (r->self && p->exchange->close)
         p->exchange->close(r->self);
@@ -175,7 +178,7 @@ static plan *new_plan(const char *spec, int bound, const char *codec)
     plan *p = calloc(1, sizeof *p);
 
     assert_non_null(p);
-    *p = (plan){.exchange = strncmp(spec, "peers", 5) ? &weir_exchange_allreduce : &weir_exchange_peers, .spec = spec, .codec = codec, .optim = "sgd", .steps = 12, .bound = bound,
+    *p = (plan){.run = all_steps, .exchange = strncmp(spec, "peers", 5) ? &weir_exchange_allreduce : &weir_exchange_peers, .spec = spec, .codec = codec, .optim = "sgd", .steps = 12, .bound = bound,
                 .fall = 1, .leaves = -1, .spoils = -1};
     return p;
 }
@@ -328,6 +331,49 @@ static void conserved(void **state)
         check_conserved("sim:slow=1x4,draw=gamma,cv=0.5", codecs[i], 1, 4e-6);
     check_conserved("sim:slow=1x4", "strom", 0.9, 4e-6); /* what is held back is so in moves, whatever the rate does */
     check_conserved("zmq", "topk:density=0.02", 1, 4e-6);
+}
+
+/* Rank 3 goes: the others take over what it held back, and go on. */
+static weir_err shrink(rank *r, plan *p)
+{
+    static const int stay[] = {0, 1, 2};
+    const weir_exchange *x = p->exchange;
+    uint64_t half = (uint64_t)p->steps / 2;
+
+    for (uint64_t step = 0; step < half; step++)
+        WEIR_TRY(one_step(r, p, step));
+    WEIR_TRY(x->settle(r->self, (weir_turn){.step = half}));
+    WEIR_TRY(x->hand_over(r->self, stay, 3));
+    if (r->g.me < 3) {
+        WEIR_TRY(weir_group_make(r->g.net, 1, stay, 3, r->arena, &r->g));
+        WEIR_TRY(x->regroup(r->self, &(weir_exchange_env){&r->g, &r->g, &r->coll, r->lane, r->lanes, r->arena, NULL, NULL, 7, 0}));
+        for (uint64_t step = half; step < (uint64_t)p->steps; step++)
+            WEIR_TRY(one_step(r, p, step));
+        WEIR_TRY(x->settle(r->self, (weir_turn){.step = (uint64_t)p->steps}));
+    }
+    leave_results(r, p);
+    return WEIR_OK;
+}
+
+static void a_leaver_hands_over(void **state)
+{
+    plan *p = new_plan("peers:2", 2, "topk:density=0.02");
+
+    (void)state;
+    p->spend = 1e-3;
+    p->run = shrink;
+    all_well(p, "sim:slow=1x4,draw=gamma,cv=0.5", 4);
+    for (int m = 1; m < 3; m++)
+        assert_memory_equal(p->param[m], p->param[0], sizeof p->param[0]);
+    for (int i = 0; i < N; i++) {
+        double moved = (double)((float)(i % 31) / 31 - 0.5f) - (double)p->param[0][i], in = 0;
+        for (int m = 0; m < 4; m++)
+            in += p->input[m][i] - 0.05 * (double)p->held[m][i];
+        assert_true(p->held[3][i] == 0);
+        if (fabs(moved - in) > 4e-6)
+            fail_msg("element %d moved by %.9g, not by %.9g", i, moved, in);
+    }
+    free(p);
 }
 
 /* ---- what goes wrong ---- */
@@ -531,7 +577,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lock_step_is_synchronous), cmocka_unit_test(lock_step_has_the_bits_of_a_gather), cmocka_unit_test(never_further_apart),
-        cmocka_unit_test(repeats_in_sim), cmocka_unit_test(conserved), cmocka_unit_test(a_lost_peer_is_named), cmocka_unit_test(a_replica_that_differs_is_named),
+        cmocka_unit_test(repeats_in_sim), cmocka_unit_test(conserved), cmocka_unit_test(a_leaver_hands_over), cmocka_unit_test(a_lost_peer_is_named), cmocka_unit_test(a_replica_that_differs_is_named),
         cmocka_unit_test(damaged_letters), cmocka_unit_test(not_finite), cmocka_unit_test(refusals), cmocka_unit_test(correct_no), cmocka_unit_test(dry_and_alone)};
 
     if (argc > 1)

@@ -1,15 +1,18 @@
 /* equal.c - see equal.h. */
 #include "exchange/equal.h"
 #include "core/hash.h"
+#include "core/vec.h"
 #include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
+enum { HOVER = 1000 }; /* a tensor this much smaller than the model's largest value */
+
 /* What a rank says of itself. */
 typedef struct verdict {
     uint64_t applied, hash; /* hash: of its parameters */
-    double apart;       /* the largest distance from the first member's parameters, by the largest of the tensor's */
+    double apart;       /* the largest distance from the first member's parameters, by the size of the tensor's */
     int64_t lane, view; /* where */
 } verdict;
 
@@ -57,29 +60,43 @@ static bool same_bits(const weir_equal *q, int p)
 }
 
 /* The first member's parameters lie where gradients were. */
-static double distance(const weir_bucket *b, const weir_view *v)
+static float largest(const weir_bucket *b, const weir_view *v)
 {
-    float most = FLT_MIN, far = 0;
+    double sum;
+    float most;
+
+    weir_vec_best()->size(b->grad + v->at, weir_view_length(v), &sum, &most);
+    return most;
+}
+
+static float distance(const weir_bucket *b, const weir_view *v)
+{
+    float far = 0;
 
     for (size_t i = v->at; i < v->at + weir_view_length(v); i++) {
         float d = b->grad[i] == b->param[i] ? 0 : fabsf(b->grad[i] - b->param[i]);
-        most = fmaxf(most, fabsf(b->grad[i]));
         far = fmaxf(far, d <= FLT_MAX ? d : INFINITY); /* what is no number is far from everything */
     }
-    return (double)far / (double)most;
+    return far;
 }
 
+/* A tensor's values are measured by the largest of them; but one that hovers about 0 while its moves are not so small is measured by the model's. */
 static verdict measure(const weir_exchange_env *env, uint64_t applied)
 {
-    verdict most = {.applied = applied};
+    verdict worst = {.applied = applied};
+    float most = FLT_MIN;
 
     for (int i = 0; i < env->lanes; i++)
+        for (int v = 0; v < env->lane[i].bucket->views; v++)
+            most = fmaxf(most, largest(env->lane[i].bucket, &env->lane[i].bucket->view[v]));
+    for (int i = 0; i < env->lanes; i++)
         for (int v = 0; v < env->lane[i].bucket->views; v++) {
-            double d = distance(env->lane[i].bucket, &env->lane[i].bucket->view[v]);
-            if (d > most.apart)
-                most = (verdict){applied, 0, d, i, v};
+            const weir_bucket *b = env->lane[i].bucket;
+            double d = (double)distance(b, &b->view[v]) / (double)fmaxf(largest(b, &b->view[v]), most / HOVER);
+            if (d > worst.apart)
+                worst = (verdict){applied, 0, d, i, v};
         }
-    return most;
+    return worst;
 }
 
 /* An addition rounds by half a unit in the last place, of two replicas each its own way; what is more is no rounding. */
