@@ -532,6 +532,8 @@ static void refusals(void **state)
     for (weir_plugs c = weir_codecs; *c; c++)
         for (weir_plugs o = weir_optims; *o; o++) {
             const weir_codec *codec = (const weir_codec *)*c;
+            if (!strcmp((*c)->name, "auto")) /* a choice is refused for a reason of its own */
+                continue;
             const char *why = weir_exchange_refuse(&weir_exchange_peers, codec, (const weir_optim *)*o, &facts, 4);
             bool fits = codec->rounds == 1 && !strcmp((*o)->name, "sgd");
             assert_null(weir_exchange_refuse(&weir_exchange_allreduce, codec, (const weir_optim *)*o, &facts, 4));
