@@ -40,10 +40,11 @@ class Lab:
 
     def iperf(self, seconds=3):
         """bytes a second that TCP moves from host 2 to host 1"""
-        server = self.start(1, ['iperf3', '-s', '-1'])
-        time.sleep(0.5)
-        client = self.start(2, ['iperf3', '-c', '10.99.0.1', '-t', seconds, '-J'])
-        got = json.loads(finish(client, ['iperf3']))
+        server, until = self.start(1, ['iperf3', '-s', '-1']), time.time() + 10
+        while True:
+            got = json.loads(self.start(2, ['iperf3', '-c', '10.99.0.1', '-t', seconds, '-J']).communicate()[0])
+            if 'sum_received' in got['end']: break
+            if time.time() > until: raise SystemExit(f'iperf3: {got.get("error")}')  # until the server listens
         server.wait()
         return got['end']['sum_received']['bits_per_second'] / 8
 

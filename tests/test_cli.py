@@ -2,7 +2,7 @@
 import gzip, json, os, re, struct, subprocess, time
 import numpy as np
 import pytest
-from weirlib import ROOT, SMALL, WEIR, end, environment, events, tensors, train, weir
+from weirlib import ROOT, SMALL, WEIR, end, environment, events, tensors, train, wait_for, weir
 
 TINY = ['--model', 'mlp:hidden=16', '--data', SMALL, '--steps', 3, '--threads', 1]
 
@@ -436,9 +436,13 @@ def test_out_on_rank_0_alone(tmp_path):
     assert end(out)['steps'] == 4 and (out / 'latest' / 'model.safetensors').exists()
 
 
+def listens(port):
+    with open('/proc/net/tcp') as f: return any(line.split()[1].endswith(f':{port:04X}') and line.split()[3] == '0A' for line in f)
+
+
 def test_a_signal_before_the_ranks_have_met_is_heard_at_once(tmp_path):
     p = subprocess.Popen([WEIR, 'train', *map(str, TINY), '--rank', '0', '--size', '2', '--rendezvous', '127.0.0.1:24986', '--timeout', '60'], stderr=subprocess.PIPE, env=environment())
-    time.sleep(1)
+    wait_for(lambda: listens(24986))
     began = time.time()
     p.terminate()
     p.communicate(timeout=30)

@@ -6,6 +6,7 @@
 #include "net/place.h"
 #include <setjmp.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -178,9 +179,19 @@ static void test_refused(void **state)
         leave(&g[i], WEIR_OK, "");
 }
 
+static atomic_int met;
+
+static void wait_until_met(int ranks)
+{
+    for (int k = 0; k < 20000 && atomic_load(&met) < ranks; k++)
+        usleep(1000);
+    assert_int_equal(atomic_load(&met), ranks);
+}
+
 static weir_err until_told(weir_net *n, void *arg)
 {
     (void)arg;
+    atomic_fetch_add(&met, 1);
     if (weir_net_rank(n))
         return weir_net_recv_wait(n, 0, tag(1), NULL, 0, NULL);
     WEIR_TRY(weir_net_spend(n, 1.5));
@@ -194,12 +205,13 @@ static void test_late(void **state)
 
     (void)state;
     ranks_port(at);
+    atomic_store(&met, 0);
     for (int i = 0; i < 2; i++) {
         invite(&g[i], i, 2, at, NULL, 20);
         g[i].fn = until_told;
         come(&g[i]);
     }
-    usleep(500000);
+    wait_until_met(2);
     invite(&late, 1, 2, at, NULL, 5);
     come(&late);
     snprintf(says, sizeof says, "comes too late: the run at %s has begun", at);
@@ -385,6 +397,7 @@ static void test_nonsense(void **state)
 static weir_err a_while(weir_net *n, void *arg)
 {
     (void)arg;
+    atomic_fetch_add(&met, 1);
     WEIR_TRY(weir_net_spend(n, 2));
     return greet(n, NULL);
 }
@@ -452,12 +465,13 @@ static void test_every_port_is_locked(void **state)
 
     (void)state;
     ranks_port(at);
+    atomic_store(&met, 0);
     for (int i = 0; i < 3; i++) {
         invite(&g[i], i, 3, at, key_a, 20);
         g[i].fn = a_while;
         come(&g[i]);
     }
-    usleep(700000); /* all have met */
+    wait_until_met(3);
     assert_int_equal(our_ports(port, 16), 4); /* the door and one each */
     for (int i = 0; i < 4; i++) {
         snprintf(to, sizeof to, "tcp://127.0.0.1:%d", port[i]);

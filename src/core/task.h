@@ -3,6 +3,7 @@
 #ifndef WEIR_CORE_TASK_H
 #define WEIR_CORE_TASK_H
 #include "core/err.h"
+#include <stdbool.h>
 
 typedef struct weir_rt weir_rt;
 typedef struct weir_task weir_task;   /* begins with a weir_rt *, as does a queue */
@@ -24,8 +25,12 @@ struct weir_rt {
 struct weir_task { weir_rt *rt; };
 struct weir_queue { weir_rt *rt; };
 
-/* Real threads, CLOCK_MONOTONIC. Threads start with all signals blocked. */
+/* Real threads, CLOCK_MONOTONIC. Threads start with all signals blocked, and with turns of the usual length. */
 weir_rt *weir_rt_threads(void);
+
+/* The calling thread, and what a library starts from it, takes short turns on a core, and in return soon gets one: for whoever passes messages on while
+ * others compute. It gets no more of the core than before. Where the system knows no such thing (Linux before 6.12) nothing changes. */
+void weir_thread_brisk(bool yes);
 
 /* Seconds; only differences mean anything. */
 static inline double weir_now(weir_rt *rt) { return rt->now(rt); }

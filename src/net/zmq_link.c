@@ -323,6 +323,7 @@ void weir_zmq_close(weir_net *n, bool in_order)
     }
     if (z->guard)
         zmq_close(z->guard);
+    weir_thread_brisk(false);
     while (z->context && zmq_ctx_term(z->context) && zmq_errno() == EINTR)
         ;
     weir_zmq_free_spare(z);
@@ -338,6 +339,7 @@ static weir_err open_sockets(weir_net *n, const weir_place *place)
 {
     sockets *z = n->link;
 
+    weir_thread_brisk(!place->run_dir[0]); /* before the library starts its own threads */
     if (!(z->context = zmq_ctx_new()))
         return weir_zmq_fail("starting", "a context");
     zmq_ctx_set(z->context, ZMQ_MAX_SOCKETS, 4 * n->size + 64);
