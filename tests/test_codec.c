@@ -1,5 +1,6 @@
 /* The laws of codec/, over every codec in the list. */
 #include "codec/codec.h"
+#include "codec/levels.h"
 #include "codec/message.h"
 #include "codec/places.h"
 #include "codec/quant.h"
@@ -463,6 +464,68 @@ static void masks(void **state)
 
 /* ---- parts ---- */
 
+/* It fits where it just fits, nowhere else, and nothing is written behind it. */
+static void check_room(const uint32_t *word, size_t words, int b, const unsigned char *want, size_t len)
+{
+    unsigned char *tight = malloc(len + 1);
+
+    tight[len] = 0xa5;
+    assert_int_equal(weir_rice_write(word, words, b, tight, len), len);
+    assert_memory_equal(tight, want, len);
+    assert_int_equal(weir_rice_write(word, words, b, tight, len - 1), 0);
+    assert_int_equal(tight[len], 0xa5);
+    free(tight);
+}
+
+/* Gaps of every size with every parameter: long runs of ones, words that no single look shows. */
+static void rice_of_any_gap(void **state)
+{
+    uint32_t word[60], back[60];
+    unsigned char *bytes = calloc(1 << 20, 1);
+
+    (void)state;
+    for (int b = 0; b <= 30; b++) {
+        size_t words = 0, len;
+        uint32_t place = 0;
+        for (int e = 0; e <= b + 16 && e <= 28; e++, words += 2) {
+            word[words] = (place += (1u << e) - 1) << 1 | (e & 1);
+            word[words + 1] = word[words]; /* the same again */
+        }
+        len = weir_rice_write(word, words, b, bytes, 1 << 20);
+        assert_true(len > 0);
+        check_room(word, words, b, bytes, len);
+        weir_rice reader = weir_rice_begin(bytes, len, b);
+        assert_true(weir_rice_read(&reader, (size_t)place + 1, back, words));
+        assert_memory_equal(word, back, 4 * words);
+        reader = weir_rice_begin(bytes, len - 1, b);
+        assert_false(weir_rice_read(&reader, (size_t)place + 1, back, words));
+    }
+    free(bytes);
+}
+
+/* Bit k of level i is bit bits * i + k of the bytes; those behind are 0. */
+static void levels(void **state)
+{
+    int8_t level[100], back[100];
+    unsigned char bytes[104];
+
+    (void)state;
+    for (int bits = 2; bits <= 8; bits++)
+        for (size_t n = 0; n <= 100; n++) {
+            size_t all = weir_levels_bytes(n, bits);
+            weir_rng r = weir_rng_at(n, WEIR_RNG_TEST, 2, 0);
+            for (size_t i = 0; i < n; i++)
+                level[i] = (int8_t)((int)(weir_rng_u32(&r) % (1u << bits)) - (1 << (bits - 1)));
+            memset(bytes, 0xa5, sizeof bytes);
+            weir_levels_pack(level, n, bits, bytes);
+            for (size_t k = 0; k < 8 * all; k++)
+                assert_int_equal(bytes[k / 8] >> k % 8 & 1, k / (size_t)bits < n ? level[k / (size_t)bits] >> k % (size_t)bits & 1 : 0);
+            assert_int_equal(bytes[all], 0xa5);
+            weir_levels_unpack(bytes, n, bits, back);
+            assert_memory_equal(level, back, n);
+        }
+}
+
 static void rice(void **state)
 {
     enum { N = 100000, MOST_WORDS = 20000 };
@@ -480,6 +543,7 @@ static void rice(void **state)
         int b = weir_rice_fit(N, words);
         len = weir_rice_write(word, words, b, bytes, 8 * MOST_WORDS);
         assert_true(len > 0);
+        check_room(word, words, b, bytes, len);
         weir_rice reader = weir_rice_begin(bytes, len, b);
         assert_true(weir_rice_read(&reader, N, back, words));
         assert_memory_equal(word, back, 4 * words);
@@ -532,7 +596,7 @@ static void same_bits(void **state)
             const weir_quant *w = weir_quant_of((*v)->isa);
             double s[4];
             fill(x, N, k, 1);
-            base->to_fp16(h[0], x, 8, N), w->to_fp16(h[1], x, 8, N);
+            base->to_fp16(h[0], x, 8, N, false), w->to_fp16(h[1], x, 8, N, k % 2);
             assert_memory_equal(h[0], h[1], 2 * N);
             memcpy(y, x, sizeof x), memcpy(z, x, sizeof x);
             base->add_fp16(y, h[0], 0.25f, N), w->add_fp16(z, h[0], 0.25f, N);
@@ -568,7 +632,7 @@ static void halves(void **state)
         base->add_fp16(&x, &h, 1, 1);
         if (isnan(x))
             continue;
-        base->to_fp16(&back, &x, 1, 1);
+        base->to_fp16(&back, &x, 1, 1, false);
         assert_int_equal(back, h == 0x8000 ? 0 : h); /* 0 + -0 is 0 */
     }
 }
@@ -578,7 +642,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_are_tried), cmocka_unit_test(conservation), cmocka_unit_test(whole_numbers), cmocka_unit_test(fresh_instance), cmocka_unit_test(flipped_heads),
         cmocka_unit_test(wire_bytes), cmocka_unit_test(not_finite), cmocka_unit_test(off_is_dense), cmocka_unit_test(unbiased), cmocka_unit_test(low_rank),
-        cmocka_unit_test(selection_sizes), cmocka_unit_test(largest_are_sent), cmocka_unit_test(strom_follows), cmocka_unit_test(masks), cmocka_unit_test(rice),
+        cmocka_unit_test(selection_sizes), cmocka_unit_test(largest_are_sent), cmocka_unit_test(strom_follows), cmocka_unit_test(masks), cmocka_unit_test(rice), cmocka_unit_test(rice_of_any_gap), cmocka_unit_test(levels),
         cmocka_unit_test(select_kth), cmocka_unit_test(same_bits), cmocka_unit_test(halves),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -287,12 +287,85 @@ static void one_bad_value_is_found_anywhere(void **state)
                 assert_false((*v)->finite(x + 1, 131));
                 assert_true((*v)->finite(x + 1, at));
                 assert_false(isfinite((*v)->sumsq(x + 1, 131)));
+                assert_false(isfinite((*v)->most(x + 1, 131)));
                 x[1 + at] = kept;
             }
         x[0] = 3.4028235e38f;
         assert_true((*v)->finite(x, 17));
         assert_true(isfinite((*v)->sumsq(x, 17)));
     }
+}
+
+/* ---- what codecs are fed ---- */
+
+enum { FED = 1000, AROUND = FED + 64 };
+
+/* One element by the header's words; what it holds beyond `least` is taken from it. */
+static float slow_sift(const weir_source *s, size_t i, float least, float take, float *sped, weir_sifted *to)
+{
+    float g = times(s->scale, s->grad[i]), made = g;
+
+    if (s->speed) {
+        *sped = plus(times(s->momentum, s->speed[i]), g);
+        made = s->nesterov ? plus(g, times(s->momentum, *sped)) : *sped;
+    }
+    made = s->held ? plus(s->held[i], made) : made;
+    to->most = fabsf(made) > to->most ? fabsf(made) : to->most;
+    if (!(fabsf(made) > least))
+        return made;
+    if (s->speed && s->mask && take > 0)
+        *sped = 0;
+    to->word[to->count] = (uint32_t)i << 1 | (made < 0);
+    to->value[to->count++] = made;
+    return made < 0 ? plus(made, take) : plus(made, -take);
+}
+
+static void check_sift(const weir_vec *v, const weir_source *s, size_t n, size_t shift, float least, float take)
+{
+    uint32_t word[2][FED + WEIR_SIFT_SPARE];
+    float value[2][FED + WEIR_SIFT_SPARE];
+    weir_sifted want = {word[0], value[0], 0, 0}, have = {word[1], value[1], 7, 7};
+    weir_source mine = *s;
+
+    for (int o = 0; o < 2; o++) {
+        memcpy(got[o], begin[o], AROUND * sizeof(float));
+        memcpy(first[o], begin[o], AROUND * sizeof(float));
+    }
+    mine.sped = got[1] + shift;
+    for (size_t i = 0; i < n; i++)
+        first[0][shift + i] = slow_sift(s, i, least, take, first[1] + shift + i, &want);
+    v->sift(got[0] + shift, &mine, n, least, take, &have);
+    v->fence();
+    for (int o = 0; o < 2; o++)
+        assert_memory_equal(got[o], first[o], AROUND * sizeof(float));
+    assert_int_equal(have.count, want.count);
+    assert_memory_equal(word[0], word[1], want.count * sizeof **word);
+    assert_memory_equal(value[0], value[1], want.count * sizeof **value);
+    assert_true(have.most == want.most);
+    if (take != 0)
+        return;
+    assert_true(v->feed(got[0] + shift, &mine, n) == want.most);
+    assert_memory_equal(got[0], first[0], AROUND * sizeof(float));
+    assert_true(v->most(got[0] + shift, n) == want.most);
+    assert_int_equal(v->count_over(got[0] + shift, n, least), want.count);
+    v->stream(got[1] + shift, got[0] + shift, n);
+    v->fence();
+    assert_memory_equal(got[1] + shift, got[0] + shift, n * sizeof(float));
+}
+
+static void what_codecs_are_fed(void **state)
+{
+    static const float least[] = {0, 0.5f, 1e30f};
+
+    (void)state;
+    for (const weir_vec *const *v = weir_vec_all(); *v; v++)
+        for (int i = 0; length(i) <= FED && length(i) >= 0; i++)
+            for (size_t shift = 0; shift < 5; shift++)
+                for (int how = 0; how < 16; how++) {
+                    weir_source s = {.grad = x + shift, .held = how & 1 ? begin[2] + shift : NULL, .speed = how & 2 ? x + 99 + shift : NULL, .scale = 0.3f, .momentum = 0.9f,
+                                     .nesterov = how & 4, .mask = how & 8};
+                    check_sift(*v, &s, (size_t)length(i), shift, least[i % 3], how % 3 ? least[i % 3] : 0);
+                }
 }
 
 static void the_sums_of_bucket_h_add(void **state)
@@ -361,6 +434,7 @@ int main(void)
         cmocka_unit_test(sumsq_adds_in_sixteen_lanes),
         cmocka_unit_test(extremes_agree),
         cmocka_unit_test(one_bad_value_is_found_anywhere),
+        cmocka_unit_test(what_codecs_are_fed),
         cmocka_unit_test(the_sums_of_bucket_h_add),
         cmocka_unit_test(best_is_one_of_all),
         cmocka_unit_test(the_mask_is_obeyed),

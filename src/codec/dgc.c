@@ -5,4 +5,10 @@ static const weir_opt options[] = {WEIR_FEEDBACK("yes", "yes", "0", "1"), WEIR_T
 
 static weir_err init(void *self, const weir_bucket *b, weir_arena *arena) { return weir_topk_init(self, &weir_codec_dgc, b, arena); }
 
-const weir_codec weir_codec_dgc = WEIR_TOPK("dgc", "topk as in Deep Gradient Compression: one in a thousand, after a ramp", options, 'D', init);
+const weir_codec weir_codec_dgc = {
+    .plug = {"dgc", "topk as in Deep Gradient Compression: one in a thousand, after a ramp", sizeof(weir_topk), options},
+    .mark = 'D',
+    .drop = 0.6,
+    .init = init,
+    WEIR_SPARSE,
+};

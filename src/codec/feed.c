@@ -1,51 +1,66 @@
 /* feed.c - see feed.h. */
 #include "codec/feed.h"
-#include "core/vec.h"
 #include <math.h>
-#include <string.h>
 
-static float *place(weir_feed *f) { return f->held ? f->hold : f->grad; }
+/* What was made up to `end` gets at most so large; what went past the caches is there for all when the last is made. */
+static void note(weir_feed *f, size_t at, size_t end, float most)
+{
+    f->most = most;
+    if (!isfinite(most) && f->bad > at)
+        f->bad = at;
+    if (end == f->n)
+        weir_vec_best()->fence();
+}
+
+static weir_source source(const weir_feed *f, size_t at)
+{
+    return (weir_source){.grad = f->grad + at, .held = f->held ? f->held + at : NULL, .speed = f->speed ? f->speed + at : NULL, .sped = f->speed ? f->sped + at : NULL,
+                         .scale = f->scale, .momentum = f->momentum, .nesterov = f->nesterov, .mask = f->mask};
+}
+
+/* Whether x is the gradient as it lies there. */
+static bool lies(const weir_feed *f) { return !f->held && !f->speed && f->scale == 1; }
+
+static void make(weir_feed *f, size_t at, size_t n, float *to)
+{
+    weir_source s = source(f, at);
+
+    note(f, at, at + n, lies(f) ? weir_vec_best()->most(s.grad, n) : weir_vec_best()->feed(to, &s, n));
+}
 
 float *weir_feed_tile(weir_feed *f, size_t at, size_t n)
 {
-    const weir_vec *vec = weir_vec_best();
-    const float *g = f->grad + at, *held = f->held ? f->held + at : NULL;
-    float scale = f->scale;
-    bool fine;
-
-    if (!f->speed && !held && scale == 1) { /* as it lies there */
-        if (!vec->finite(g, n) && f->bad > at)
-            f->bad = at;
-        return f->grad + at;
-    }
-    if (f->speed) {
-        vec->speed(f->tile, f->sped + at, f->speed + at, g, n, scale, f->momentum, f->nesterov);
-        if (held)
-            vec->add(f->tile, held, n);
-        fine = vec->finite(f->tile, n);
-    } else
-        fine = vec->feed(f->tile, g, scale, held, n);
-    if (!fine && f->bad > at)
-        f->bad = at;
-    return f->tile;
+    make(f, at, n, f->tile);
+    return lies(f) ? f->grad + at : f->tile;
 }
 
 void weir_feed_leave(weir_feed *f, size_t at, size_t n)
 {
-    if (f->held) /* else nobody wants it */
-        weir_vec_best()->stream(f->hold + at, f->tile, n);
+    if (!f->held) /* nobody wants it */
+        return;
+    weir_vec_best()->stream(f->hold + at, f->tile, n);
+    if (at + n == f->n)
+        weir_vec_best()->fence();
+}
+
+void weir_feed_sift(weir_feed *f, size_t at, size_t n, float least, float take, weir_sifted *to)
+{
+    weir_source s = source(f, at);
+
+    weir_vec_best()->sift(weir_feed_place(f, at), &s, n, least, take, to);
+    note(f, at, at + n, to->most);
 }
 
 float *weir_feed_whole(weir_feed *f, size_t at, size_t n)
 {
-    float *x = place(f) + at;
+    float *x = weir_feed_place(f, at), most = 0;
 
     for (size_t k = 0; k < n; k += WEIR_TILE) {
         size_t some = n - k < WEIR_TILE ? n - k : WEIR_TILE;
-        const float *tile = weir_feed_tile(f, at + k, some);
-        if (tile != x + k)
-            memcpy(x + k, tile, some * sizeof *x);
+        make(f, at + k, some, x + k);
+        most = f->most > most || !isfinite(f->most) ? f->most : most;
     }
+    f->most = most;
     return x;
 }
 

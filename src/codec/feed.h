@@ -9,6 +9,7 @@
 #ifndef WEIR_CODEC_FEED_H
 #define WEIR_CODEC_FEED_H
 #include "core/err.h"
+#include "core/vec.h"
 
 enum { WEIR_TILE = 4096 }; /* floats: with its gradient and its residual it stays in the first cache */
 
@@ -21,6 +22,7 @@ typedef struct weir_feed {
     float *sped, momentum;
     bool nesterov, mask; /* mask: the momentum of what is sent begins anew */
     size_t bad;          /* the tile's first element that held something not finite; n: all is well */
+    float most;          /* the largest |x| of what was made last */
     uint64_t key;        /* for draws: another one on every worker and for every message of a step */
     float *tile;         /* WEIR_TILE floats */
 } weir_feed;
@@ -30,9 +32,14 @@ typedef struct weir_feed {
 float *weir_feed_tile(weir_feed *, size_t at, size_t n);
 /* What the tile holds now is what is held back of it: once through, never looked at again in this step. */
 void weir_feed_leave(weir_feed *, size_t at, size_t n);
+/* Makes and leaves x[at .. at + n), n <= WEIR_TILE, at once; what is beyond `least` is put aside, and left nearer to 0 by `take`; if that
+ * is not 0, it is sent. */
+void weir_feed_sift(weir_feed *, size_t at, size_t n, float least, float take, weir_sifted *);
 /* Makes x[at .. at + n), any n, where it will be held back, for those who go through it more than once; what the codec leaves there is held
  * back. */
 float *weir_feed_whole(weir_feed *, size_t at, size_t n);
+/* Where x[at] is, when it is made and left: what is written there is held back. */
+static inline float *weir_feed_place(const weir_feed *f, size_t at) { return (f->held ? f->hold : f->grad) + at; }
 /* x[i] before its tile is made: for samples. */
 float weir_feed_at(const weir_feed *, size_t i);
 /* Element i, its tile made, is sent. */

@@ -1,31 +1,67 @@
-/* levels.c - see levels.h. */
+/* levels.c - see levels.h. Eight levels are the bytes of a word, and their bits are moved together, or apart, two by two. */
 #include "codec/levels.h"
+#include <string.h>
 
+enum { SOME = 8 };
+static const uint64_t EACH = 0x0101010101010101u, TWO = 0x0001000100010001u, FOUR = 0x0000000100000001u;
+
+static inline uint64_t together(uint64_t x, int bits)
+{
+    x &= EACH * ((1u << bits) - 1);
+    x = (x & TWO * 0xff) | (x >> 8 & TWO * 0xff) << bits;
+    x = (x & FOUR * 0xffff) | (x >> 16 & FOUR * 0xffff) << 2 * bits;
+    return (x & UINT32_MAX) | x >> 32 << 4 * bits;
+}
+
+/* And what is below 0 gets its sign back. */
+static inline uint64_t apart(uint64_t x, int bits)
+{
+    uint64_t one = (1u << bits) - 1, two = (1u << 2 * bits) - 1, four = (1ull << 4 * bits) - 1, half = EACH << (bits - 1), top = EACH << 7;
+
+    x = (x & four) | (x >> 4 * bits & four) << 32;
+    x = (x & FOUR * two) | (x >> 2 * bits & FOUR * two) << 16;
+    x = (x & TWO * one) | (x >> bits & TWO * one) << 8;
+    return bits == 8 ? x : (((x ^ half) | top) - half) ^ top;
+}
+
+/* Eight bytes move at a time, of which `bits` count; the last few by themselves. */
 void weir_levels_pack(const int8_t *level, size_t n, int bits, unsigned char *to)
 {
-    uint64_t hold = 0;
-    int have = 0;
-    size_t k = 0, all = weir_levels_bytes(n, bits);
+    unsigned char *end = to + weir_levels_bytes(n, bits);
+    size_t i = 0, some;
+    uint64_t x;
 
-    for (size_t i = 0; i < n; i++) {
-        hold |= (uint64_t)((unsigned)level[i] & ((1u << bits) - 1)) << have;
-        for (have += bits; have >= 8; have -= 8, hold >>= 8)
-            to[k++] = (unsigned char)hold;
+    for (; i + SOME <= n && end - to >= 8; i += SOME, to += bits) {
+        memcpy(&x, level + i, SOME);
+        x = together(x, bits);
+        memcpy(to, &x, 8);
     }
-    for (; k < all; hold >>= 8)
-        to[k++] = (unsigned char)hold;
+    memset(to, 0, (size_t)(end - to));
+    for (; i < n; i += some, to += bits) {
+        some = n - i < SOME ? n - i : SOME;
+        x = 0;
+        memcpy(&x, level + i, some);
+        x = together(x, bits);
+        memcpy(to, &x, (some * (size_t)bits + 7) / 8);
+    }
 }
 
 void weir_levels_unpack(const unsigned char *from, size_t n, int bits, int8_t *level)
 {
-    uint64_t hold = 0;
-    int have = 0, half = 1 << (bits - 1);
+    const unsigned char *end = from + weir_levels_bytes(n, bits);
+    size_t i = 0, some;
+    uint64_t x;
 
-    for (size_t i = 0; i < n; i++) {
-        for (; have < bits; have += 8)
-            hold |= (uint64_t)*from++ << have;
-        level[i] = (int8_t)(((int)(hold & (2u * (unsigned)half - 1)) ^ half) - half);
-        hold >>= bits;
-        have -= bits;
+    for (; i + SOME <= n && end - from >= 8; i += SOME, from += bits) {
+        memcpy(&x, from, 8);
+        x = apart(x, bits);
+        memcpy(level + i, &x, SOME);
+    }
+    for (; i < n; i += some, from += bits) {
+        some = n - i < SOME ? n - i : SOME;
+        x = 0;
+        memcpy(&x, from, (some * (size_t)bits + 7) / 8);
+        x = apart(x, bits);
+        memcpy(level + i, &x, some);
     }
 }

@@ -1,10 +1,11 @@
 /* places.c - see places.h. */
 #include "codec/places.h"
 #include "codec/rice.h"
+#include "core/vec.h"
 #include <math.h>
 #include <string.h>
 
-enum { AHEAD = 256, MOST_BITS = 30 };
+enum { SOME = 16, AHEAD = 128, RING = 256, MOST_BITS = 30 };
 
 void weir_cells_add(unsigned char *cells, int bits, size_t i, int by)
 {
@@ -39,30 +40,31 @@ weir_places weir_places_write(const uint32_t *word, size_t words, size_t n, cons
     return r;
 }
 
-size_t weir_places_sent(const weir_bucket *b, const void *msg)
+size_t weir_places_usual(size_t n, size_t words, bool valued, bool rice)
 {
-    const weir_places *row = (const weir_places *)(const void *)((const char *)msg + WEIR_MESSAGE_HEAD);
-    size_t sent = 0;
+    double bits = rice ? weir_rice_bits(n, words) : 32;
 
-    for (int v = 0; v < b->views; v++)
-        sent += row[v].words;
-    return sent;
+    bits = bits < 32 ? bits : 32;
+    return (valued ? 4 * words : 0) + (size_t)(bits * (double)words / 32 + 1) * 4;
 }
 
 /* ---- reading ---- */
 
-/* A part being read: blocks of words, each asked of the memory a good while before it is added to, as places lie far apart. */
+/* A part being read, some words at a time. Each is asked of the memory a good while before it is added to, as places lie far apart; until then it waits in a
+ * ring. */
 typedef struct reader {
     const weir_places *row;
     const unsigned char *from, *values; /* values NULL: none */
     size_t n;
     float *acc;
     weir_rice rice;
-    uint32_t word[2][AHEAD];
+    uint32_t word[RING];
 } reader;
 
-static bool read_block(reader *r, size_t k, size_t some, uint32_t *word)
+static bool read_some(reader *r, size_t k, size_t some)
 {
+    uint32_t *word = r->word + k % RING;
+
     if (r->row->how == WEIR_PLACES_RICE && !weir_rice_read(&r->rice, r->n, word, some))
         return false;
     if (r->row->how == WEIR_PLACES_WORDS)
@@ -75,13 +77,14 @@ static bool read_block(reader *r, size_t k, size_t some, uint32_t *word)
     return true;
 }
 
-static void add_block(const reader *r, size_t k, size_t some, const uint32_t *word)
+static void add_some(const reader *r, size_t k, size_t some)
 {
-    float value = r->row->value, *acc = r->acc;
+    const uint32_t *word = r->word + k % RING;
+    float value[2] = {r->row->value, -r->row->value}, *acc = r->acc;
 
     if (!r->values) {
         for (size_t i = 0; i < some; i++)
-            acc[word[i] >> 1] += word[i] & 1 ? -value : value;
+            acc[word[i] >> 1] += value[word[i] & 1];
         return;
     }
     for (size_t i = 0; i < some; i++) {
@@ -91,20 +94,18 @@ static void add_block(const reader *r, size_t k, size_t some, const uint32_t *wo
     }
 }
 
+static size_t some_of(size_t words, size_t k) { return words - k < SOME ? words - k : SOME; }
+
 static bool add_words(reader *r)
 {
-    size_t words = r->row->words, k = 0, before = 0, some, turn = 0;
+    size_t words = r->row->words;
 
-    for (; k < words; k += some, turn ^= 1) {
-        some = words - k < AHEAD ? words - k : AHEAD;
-        if (!read_block(r, k, some, r->word[turn]))
+    for (size_t k = 0; k < words + AHEAD; k += SOME) {
+        if (k < words && !read_some(r, k, some_of(words, k)))
             return false;
-        if (k)
-            add_block(r, k - before, before, r->word[turn ^ 1]);
-        before = some;
+        if (k >= AHEAD)
+            add_some(r, k - AHEAD, some_of(words, k - AHEAD));
     }
-    if (words)
-        add_block(r, words - before, before, r->word[turn ^ 1]);
     return true;
 }
 
@@ -123,23 +124,12 @@ static bool add_cells(const weir_places *row, const unsigned char *from, size_t 
     return true;
 }
 
-static bool finite_values(const unsigned char *from, size_t n)
-{
-    uint32_t bits, bad = 0;
-
-    for (size_t i = 0; i < n; i++) {
-        memcpy(&bits, from + 4 * i, 4);
-        bad |= (bits & 0x7f800000u) == 0x7f800000u;
-    }
-    return !bad;
-}
-
 static bool add_part(const weir_places *row, const unsigned char *from, size_t n, float *acc)
 {
     size_t values = row->valued ? 4 * (size_t)row->words : 0;
     reader r = {.row = row, .from = from, .n = n, .acc = acc};
 
-    if (!isfinite(row->value) || row->valued > 1 || row->bits > MOST_BITS || values > row->bytes)
+    if (!isfinite(row->value) || row->valued > 1 || row->bits > MOST_BITS || row->bytes % 4 || values > row->bytes)
         return false;
     if (row->how == WEIR_PLACES_CELLS)
         return add_cells(row, from, n, acc);
@@ -147,7 +137,7 @@ static bool add_part(const weir_places *row, const unsigned char *from, size_t n
         return false;
     if (row->valued) {
         r.values = from + row->bytes - values;
-        if (!finite_values(r.values, row->words))
+        if (!weir_vec_best()->finite((const float *)(const void *)r.values, row->words))
             return false;
     }
     r.rice = weir_rice_begin(from, row->bytes - values, row->bits);

@@ -28,10 +28,18 @@ void weir_cells_add(unsigned char *cells, int bits, size_t i, int by);
  * 4 bytes a word, 4 more for each value. */
 weir_places weir_places_write(const uint32_t *word, size_t words, size_t n, const float *values, float value, bool rice, unsigned char *to);
 
+/* Bytes that so many words of n elements usually come to. */
+size_t weir_places_usual(size_t n, size_t words, bool valued, bool rice);
+/* Asks the memory for the element of a word that comes a good while after word k: places lie far apart. */
+enum { WEIR_PLACES_AHEAD = 64 };
+static inline __attribute__((always_inline)) void weir_places_ask(const uint32_t *word, size_t words, size_t k, const float *x)
+{
+    if (k + WEIR_PLACES_AHEAD < words)
+        __builtin_prefetch(x + (word[k + WEIR_PLACES_AHEAD] >> 1), 1);
+}
+
 /* The rows behind a message's head, and the first part. */
 static inline weir_places *weir_places_rows(void *msg) { return (weir_places *)(void *)((char *)msg + WEIR_MESSAGE_HEAD); }
-/* How many words a message of this bucket has. */
-size_t weir_places_sent(const weir_bucket *, const void *msg);
 /* Decodes a whole message of this codec's for this bucket. */
 weir_err weir_places_decode(const weir_codec *, const weir_bucket *, const void *msg, size_t len, float *acc);
 #endif

@@ -154,7 +154,8 @@ static weir_err absorb(void *self, weir_turn turn, const void *sum, size_t len)
     const float *from = sum;
 
     (void)turn;
-    (void)len;
+    if (len != s->floats[0] * sizeof *from)
+        return weir_fail(WEIR_INVALID, "a message of %zu bytes came where %zu were expected", len, s->floats[0] * sizeof *from);
     for (int v = 0; v < s->bucket->views; v++) {
         thin *t = &s->thin[v];
         size_t n = t->rank ? t->rank * t->rows : t->rows * t->cols;

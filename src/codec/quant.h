@@ -3,12 +3,14 @@
 #ifndef WEIR_CODEC_QUANT_H
 #define WEIR_CODEC_QUANT_H
 #include <math.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 typedef struct weir_quant {
     const char *isa;
-    void (*to_fp16)(uint16_t *h, const float *x, float factor, size_t n); /* h = factor * x, to nearest even */
+    /* h = factor * x, to nearest even; past the caches, if it says so: then somebody has to see to a fence */
+    void (*to_fp16)(uint16_t *h, const float *x, float factor, size_t n, bool past);
     void (*add_fp16)(float *y, const uint16_t *h, float factor, size_t n); /* y += factor * h; as do all add_ */
     void (*to_bf16)(uint16_t *h, const float *x, size_t n);
     void (*add_bf16)(float *y, const uint16_t *h, float factor, size_t n);

@@ -31,8 +31,11 @@ static float of_bits(uint32_t b)
 /* ---- 16 bits ---- */
 
 /* Adding 2^k * 0.5 where the last kept bit stands for 2^k rounds as the hardware does; below the smallest normal number the sum does it all. */
-static uint16_t half_of(float x)
+static inline uint16_t half_of(float x)
 {
+#ifdef __F16C__
+    return _cvtss_sh(x, 0);
+#else
     uint32_t b = bits_of(x), sign = b >> 16 & 0x8000, a = b & 0x7fffffff;
 
     if (a >= 0x47800000) /* 65536 and beyond, infinities, NaNs */
@@ -40,6 +43,7 @@ static uint16_t half_of(float x)
     if (a < 0x38800000)
         return (uint16_t)(sign | (bits_of(of_bits(a) + 0.5f) - 0x3f000000));
     return (uint16_t)(sign | ((a - 0x38000000 + 0xfff + (a >> 13 & 1)) >> 13));
+#endif
 }
 
 static float of_half(uint16_t h)
@@ -53,16 +57,32 @@ static float of_half(uint16_t h)
     return of_bits(sign | ((a << 13) + 0x38000000));
 }
 
-static void to_fp16(uint16_t *h, const float *x, float factor, size_t n)
+static void to_fp16(uint16_t *h, const float *x, float factor, size_t n, bool past)
 {
     size_t i = 0;
 
+    for (; past && i < n && (uintptr_t)(h + i) % 64; i++)
+        h[i] = half_of(factor * x[i]);
 #if defined __AVX512F__
-    for (; i + 16 <= n; i += 16)
-        _mm256_storeu_si256((__m256i *)(void *)(h + i), _mm512_cvtps_ph(_mm512_mul_ps(_mm512_loadu_ps(x + i), _mm512_set1_ps(factor)), 0));
+    for (; i + 32 <= n; i += 32) {
+        __m256i low = _mm512_cvtps_ph(_mm512_mul_ps(_mm512_loadu_ps(x + i), _mm512_set1_ps(factor)), 0);
+        __m256i high = _mm512_cvtps_ph(_mm512_mul_ps(_mm512_loadu_ps(x + i + 16), _mm512_set1_ps(factor)), 0);
+        __m512i both = _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
+        if (past)
+            _mm512_stream_si512((__m512i *)(void *)(h + i), both);
+        else
+            _mm512_storeu_si512(h + i, both);
+    }
 #elif defined __F16C__
-    for (; i + 8 <= n; i += 8)
-        _mm_storeu_si128((__m128i *)(void *)(h + i), _mm256_cvtps_ph(_mm256_mul_ps(_mm256_loadu_ps(x + i), _mm256_set1_ps(factor)), 0));
+    for (; i + 16 <= n; i += 16) {
+        __m128i low = _mm256_cvtps_ph(_mm256_mul_ps(_mm256_loadu_ps(x + i), _mm256_set1_ps(factor)), 0);
+        __m128i high = _mm256_cvtps_ph(_mm256_mul_ps(_mm256_loadu_ps(x + i + 8), _mm256_set1_ps(factor)), 0);
+        __m256i both = _mm256_set_m128i(high, low);
+        if (past)
+            _mm256_stream_si256((__m256i *)(void *)(h + i), both);
+        else
+            _mm256_storeu_si256((__m256i *)(void *)(h + i), both);
+    }
 #endif
     for (; i < n; i++)
         h[i] = half_of(factor * x[i]);
@@ -157,53 +177,71 @@ static uint32_t word_of(const float *x, int n)
     return w;
 }
 
-static uint32_t whole_word(const float *x)
-{
 #if defined __AVX512F__
-    const __m512 zero = _mm512_setzero_ps();
-    return (uint32_t)_mm512_cmp_ps_mask(_mm512_loadu_ps(x), zero, _CMP_NLT_UQ) |
-           (uint32_t)_mm512_cmp_ps_mask(_mm512_loadu_ps(x + 16), zero, _CMP_NLT_UQ) << 16;
+enum { WIDE = 64 };
 #elif defined __AVX2__
-    const __m256 zero = _mm256_setzero_ps();
-    uint32_t w = 0;
-    for (int k = 0; k < 4; k++)
-        w |= (uint32_t)_mm256_movemask_ps(_mm256_cmp_ps(_mm256_loadu_ps(x + 8 * k), zero, _CMP_NLT_UQ)) << 8 * k;
-    return w;
+enum { WIDE = 32 };
 #else
-    return word_of(x, WORD);
+enum { WIDE = 16 };
+#endif
+enum { FLOATS = WIDE / sizeof(float), PARTS = LANES / FLOATS };
+typedef float wide_f32 __attribute__((vector_size(WIDE), aligned(4), may_alias));
+typedef int32_t wide_i32 __attribute__((vector_size(WIDE), aligned(4), may_alias));
+
+/* Bits and sums of a vector. (gcc makes two slow blends of plain operators, under AVX2.) */
+static inline uint32_t wide_bits(const float *x, wide_f32 *low, wide_f32 *high)
+{
+#if defined __AVX2__ && !defined __AVX512F__
+    __m256 v = _mm256_loadu_ps(x), minus = _mm256_cmp_ps(v, _mm256_setzero_ps(), _CMP_LT_OQ);
+    *low += (wide_f32)_mm256_and_ps(minus, v);
+    *high += (wide_f32)_mm256_andnot_ps(minus, v);
+    return ~(uint32_t)_mm256_movemask_ps(minus) & 0xff;
+#else
+    wide_f32 v = *(const wide_f32 *)x;
+    wide_i32 minus = v < 0;
+    uint32_t bits = 0;
+
+    *low += (wide_f32)((wide_i32)v & minus);
+    *high += (wide_f32)((wide_i32)v & ~minus);
+#ifdef __AVX512F__
+    bits = _mm512_movepi32_mask((__m512i)~minus);
+#else
+    for (size_t l = 0; l < FLOATS; l++)
+        bits |= (uint32_t)!minus[l] << l;
+#endif
+    return bits;
 #endif
 }
-
-typedef float lanes_f32 __attribute__((vector_size(64), aligned(4), may_alias));
-typedef int32_t lanes_i32 __attribute__((vector_size(64), aligned(4), may_alias));
 
 /* Bits and sums of a block; sums run in 16 lanes of floats, then in double. */
 static size_t block_bits(uint32_t *bits, const float *x, size_t n, double *below, double *above)
 {
-    lanes_f32 low = {0}, high = {0};
+    wide_f32 low[PARTS] = {0}, high[PARTS] = {0};
     size_t up = 0, i = 0;
 
     for (; i + WORD <= n; i += WORD) {
-        for (int k = 0; k < WORD; k += LANES) {
-            lanes_f32 v = *(const lanes_f32 *)(x + i + k);
-            lanes_i32 minus = v < 0;
-            low += (lanes_f32)((lanes_i32)v & minus);
-            high += (lanes_f32)((lanes_i32)v & ~minus);
-        }
-        bits[i / WORD] = whole_word(x + i);
-        up += (size_t)__builtin_popcount(bits[i / WORD]);
+        uint32_t word = 0;
+#ifdef __clang__
+#pragma clang loop unroll(full)
+#else
+#pragma GCC unroll 8 /* or the sums are kept in memory */
+#endif
+        for (size_t k = 0; k < WORD / FLOATS; k++)
+            word |= wide_bits(x + i + k * FLOATS, &low[k % PARTS], &high[k % PARTS]) << k * FLOATS;
+        bits[i / WORD] = word;
+        up += (size_t)__builtin_popcount(word);
     }
     if (i < n) {
         bits[i / WORD] = word_of(x + i, (int)(n - i));
         up += (size_t)__builtin_popcount(bits[i / WORD]);
     }
-    for (int l = 0; i < n; i++, l = (l + 1) % LANES) {
-        low[l] += x[i] < 0 ? x[i] : 0;
-        high[l] += x[i] < 0 ? 0 : x[i];
+    for (size_t l = 0; i < n; i++, l = (l + 1) % LANES) {
+        low[l / FLOATS][l % FLOATS] += x[i] < 0 ? x[i] : 0;
+        high[l / FLOATS][l % FLOATS] += x[i] < 0 ? 0 : x[i];
     }
-    for (int l = 0; l < LANES; l++) {
-        *below += (double)low[l];
-        *above += (double)high[l];
+    for (size_t l = 0; l < LANES; l++) {
+        *below += (double)low[l / FLOATS][l % FLOATS];
+        *above += (double)high[l / FLOATS][l % FLOATS];
     }
     return up;
 }
@@ -238,6 +276,8 @@ static void add_bits(float *restrict y, const uint32_t *restrict bits, float zer
     for (; i < n; i++)
         y[i] += bits[i / WORD] >> i % WORD & 1 ? one : zero;
 }
+
+typedef float lanes_f32 __attribute__((vector_size(64), aligned(4), may_alias));
 
 static float dot(const float *x, const float *y, size_t n)
 {

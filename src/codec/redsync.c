@@ -9,11 +9,10 @@
  * back (error=keep), or dropped with the rest, as the paper seems to do (error=drop).
  *
  * Body: places.h, valued unless quantised. */
-#include "codec/places.h"
 #include "codec/sieve.h"
+#include "codec/sparse.h"
 #include "core/vec.h"
 #include <math.h>
-#include <string.h>
 
 enum { AUTO, TRIMMED, SEARCH };
 enum { KEEP, DROP };
@@ -21,19 +20,16 @@ enum { LARGE = 1 << 20 /* elements */, PROBES = 20 };
 static const double STEP = 0.2, MORE = 2.5; /* MORE: of what is wanted is put aside */
 
 typedef struct redsync {
-    weir_feedback feedback;
-    double density;
+    weir_sparse sparse; /* its numbers: thresholds; 0: none to reuse */
     int select, error;
     bool quantise, rice;
     int64_t reuse;
-    const weir_bucket *bucket;
-    float *now, *next; /* thresholds, by view; 0: none to reuse */
     weir_sieve sieve;
 } redsync;
 
 static const weir_opt options[] = {
     WEIR_FEEDBACK("yes", "yes", "0.5", "0"),
-    {"density", WEIR_OPT_REAL, offsetof(redsync, density), "0.001", "share of a tensor's elements to send", .min = 1e-7, .max = 1},
+    WEIR_SPARSE_DENSITY("0.001"),
     {"select", WEIR_OPT_CHOICE, offsetof(redsync, select), "auto", "how the largest are found: by size, or", .choices = "auto|trimmed|search"},
     {"quantise", WEIR_OPT_BOOL, offsetof(redsync, quantise), "yes", .help = "one mean for all that is sent, of one sign a step"},
     {"error", WEIR_OPT_CHOICE, offsetof(redsync, error), "keep", "what the mean does not say", .choices = "keep|drop"},
@@ -42,47 +38,15 @@ static const weir_opt options[] = {
     {0},
 };
 
-static double most_density(const redsync *s) { return s->feedback.ramp > 0 && s->density < 0.25 ? 0.25 : s->density; }
+static bool searches(const redsync *s, size_t n) { return s->select == SEARCH || (s->select == AUTO && n >= LARGE); }
 
-static size_t room_of(const redsync *s, size_t n)
-{
-    size_t k = 2 * weir_codec_share(most_density(s), n);
+static size_t room(const void *self, size_t n) { return 8 * weir_sparse_twice(self, n); }
 
-    return k < n ? k : n;
-}
-
-static weir_err init(void *self, const weir_bucket *b, weir_arena *arena)
-{
-    redsync *s = self;
-    size_t most = weir_codec_longest(b);
-
-    s->bucket = b;
-    s->now = WEIR_NEW(arena, float, 2 * (size_t)b->views);
-    if (!s->now)
-        return weir_fail_nomem(2 * (size_t)b->views * sizeof(float));
-    s->next = s->now + b->views;
-    return weir_sieve_make(&s->sieve, b->dry ? 0 : most, most_density(s), arena);
-}
-
-static size_t bound(const void *self)
+static size_t usual(const void *self, size_t n, size_t k)
 {
     const redsync *s = self;
-    size_t bytes = WEIR_MESSAGE_HEAD;
 
-    for (int v = 0; v < s->bucket->views; v++)
-        bytes += sizeof(weir_places) + 8 * room_of(s, weir_view_length(&s->bucket->view[v]));
-    return bytes;
-}
-
-static size_t usual(const void *self, weir_turn turn)
-{
-    const redsync *s = self;
-    double density = weir_codec_density(&s->feedback, turn, s->density);
-    size_t bytes = WEIR_MESSAGE_HEAD;
-
-    for (int v = 0; v < s->bucket->views; v++)
-        bytes += sizeof(weir_places) + weir_codec_share(density, weir_view_length(&s->bucket->view[v])) * (s->quantise ? 2 : 6);
-    return bytes;
+    return weir_places_usual(n, searches(s, n) ? k + k / 3 : k, !s->quantise, s->rice);
 }
 
 /* ---- selection, among what the sieve has put aside ---- */
@@ -133,31 +97,30 @@ static void by_trimming(weir_sieve *q, size_t k)
     weir_sieve_thin(q, k);
 }
 
-static bool searches(const redsync *s, size_t n) { return s->select == SEARCH || (s->select == AUTO && n >= LARGE); }
-
 /* Chooses what is sent of a tensor; x is made, and nothing taken from it yet. */
 static void choose(redsync *s, weir_feed *f, int v, weir_turn turn, size_t k, int side)
 {
-    const weir_view *w = &s->bucket->view[v];
+    const weir_view *w = &s->sparse.bucket->view[v];
     size_t n = weir_view_length(w);
     bool search = searches(s, n);
     weir_sieve *q = &s->sieve;
+    float *next = &s->sparse.next[v];
 
-    if (search && !s->quantise && s->now[v] > 0 && turn.step % (uint64_t)s->reuse) {
-        weir_sieve_over(q, f, w, s->next[v] = s->now[v], side);
+    if (search && !s->quantise && s->sparse.now[v] > 0 && turn.step % (uint64_t)s->reuse) {
+        weir_sieve_over(q, f, w, *next = s->sparse.now[v], side);
         if (q->count && q->count <= q->room) {
             weir_sieve_thin(q, 2 * k < n ? 2 * k : n);
             return;
         }
     } else
         weir_sieve_share(q, f, w, turn, fmin(1, MORE * (double)k / (double)n), side);
-    s->next[v] = 0;
+    *next = 0;
     if (q->count < k || q->count > q->room)
         weir_sieve_exact(q, weir_feed_place(f, w->at), n, k, side);
     else if (!search)
         by_trimming(q, k);
-    else if ((s->next[v] = by_search(q, k)) > 0)
-        keep_over(q, s->next[v]);
+    else if ((*next = by_search(q, k)) > 0)
+        keep_over(q, *next);
     else
         weir_sieve_thin(q, k);
 }
@@ -174,15 +137,17 @@ static float take(redsync *s, weir_feed *f, size_t at)
     mean = q->count ? (float)(sum / (double)q->count) : 0;
     for (size_t k = 0; k < q->count; k++) {
         size_t i = q->word[k] >> 1;
+        weir_places_ask(q->word, q->count, k, x);
         x[i] = s->quantise && s->error == KEEP ? x[i] - (q->word[k] & 1 ? -mean : mean) : 0;
         weir_feed_sent(f, at + i);
     }
     return mean;
 }
 
-static weir_places encode_view(redsync *s, weir_turn turn, weir_feed *f, int v, double density, unsigned char *to)
+static weir_places write(void *self, weir_turn turn, weir_feed *f, int v, double density, unsigned char *to)
 {
-    const weir_view *w = &s->bucket->view[v];
+    redsync *s = self;
+    const weir_view *w = &s->sparse.bucket->view[v];
     size_t n = weir_view_length(w);
     float mean;
 
@@ -191,57 +156,30 @@ static weir_places encode_view(redsync *s, weir_turn turn, weir_feed *f, int v, 
     return weir_places_write(s->sieve.word, s->sieve.count, n, s->quantise ? NULL : s->sieve.value, s->quantise ? mean : 0, s->rice, to);
 }
 
-static weir_err encode(void *self, weir_turn turn, weir_feed *f, void *msg, size_t *len)
-{
-    redsync *s = self;
-    const weir_bucket *b = s->bucket;
-    double density = weir_codec_density(&s->feedback, turn, s->density);
-    weir_places *rows = weir_places_rows(msg);
-    unsigned char *to = (unsigned char *)(rows + b->views);
+/* ---- the verbs ---- */
 
-    for (int v = 0; v < b->views; v++) {
-        rows[v] = encode_view(s, turn, f, v, density, to);
-        to += rows[v].bytes;
-    }
-    *len = weir_message_head(msg, &weir_codec_redsync, b->n, (size_t)(to - (unsigned char *)rows));
-    return WEIR_OK;
-}
-
-static void keep(void *self)
+static weir_err init(void *self, const weir_bucket *b, weir_arena *arena)
 {
+    static const weir_sparse_way way = {room, usual, write, .threshold = false};
     redsync *s = self;
 
-    memcpy(s->now, s->next, (size_t)s->bucket->views * sizeof *s->now);
+    WEIR_TRY(weir_sparse_init(&s->sparse, &weir_codec_redsync, &way, b, 0, arena));
+    return weir_sieve_make(&s->sieve, b->dry ? 0 : weir_codec_longest(b), weir_sparse_densest(&s->sparse), arena);
 }
-
-static weir_err decode(void *self, weir_turn turn, const void *msg, size_t len, float *acc)
-{
-    (void)turn;
-    return weir_places_decode(&weir_codec_redsync, ((const redsync *)self)->bucket, msg, len, acc);
-}
-
-static void told(const void *self, const void *msg, weir_told *to) { to->sent = weir_places_sent(((const redsync *)self)->bucket, msg); }
 
 static weir_err state(void *self, weir_io *io)
 {
-    redsync *s = self;
+    weir_sparse *s = self;
 
     return weir_bucket_keep_each(s->bucket, "threshold", s->now, WEIR_KEEP_MEAN, io);
 }
 
 const weir_codec weir_codec_redsync = {
     .plug = {"redsync", "the largest by trimmed selection or searched thresholds, as one mean; the rest waits", sizeof(redsync), options},
-    .combine = WEIR_COMBINE_GATHER,
-    .rounds = 1,
-    .sparse = true,
     .mark = 'R',
     .drop = 0.7,
     .init = init,
-    .bound = bound,
-    .usual = usual,
-    .encode = encode,
-    .decode = decode,
-    .told = told,
-    .keep = keep,
+    .keep = weir_sparse_keep,
     .state = state,
+    WEIR_SPARSE,
 };

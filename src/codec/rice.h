@@ -11,6 +11,8 @@
 
 /* The parameter for `count` places below n. */
 int weir_rice_fit(size_t n, size_t count);
+/* Bits that each of them comes to in the mean, its sign included. */
+double weir_rice_bits(size_t n, size_t count);
 /* place << 1 | minus, rising. Bytes written; 0 if they would be more than `room`. */
 size_t weir_rice_write(const uint32_t *word, size_t count, int b, unsigned char *to, size_t room);
 

@@ -2,6 +2,8 @@
 #include "codec/select.h"
 #include <math.h>
 
+enum { LEAST_SAMPLE = 512, HITS = 16 /* of the sample, at least, if it is not too long */ };
+
 static void swap(float *a, float *b)
 {
     float t = *a;
@@ -47,7 +49,7 @@ float weir_select(float *x, size_t n, size_t k)
     return x[at];
 }
 
-size_t weir_select_sample(const weir_feed *f, size_t at, size_t n, uint64_t turn, int side, float *to, size_t most)
+static size_t draw(const weir_feed *f, size_t at, size_t n, uint64_t turn, int side, float *to, size_t most)
 {
     size_t stride = n / most + 1, k = 0;
 
@@ -56,4 +58,22 @@ size_t weir_select_sample(const weir_feed *f, size_t at, size_t n, uint64_t turn
         to[k++] = side && x * (float)side <= 0 ? 0 : fabsf(x);
     }
     return k;
+}
+
+weir_sampled weir_select_share(const weir_feed *f, size_t at, size_t n, uint64_t turn, int side, double share, float *sample)
+{
+    size_t want = (size_t)(HITS / share), k;
+    weir_sampled s = {0};
+    double sum = 0;
+
+    want = want < LEAST_SAMPLE ? LEAST_SAMPLE : want > WEIR_SAMPLE ? WEIR_SAMPLE : want;
+    n = draw(f, at, n, turn, side, sample, want);
+    for (size_t i = 0; i < n; i++) {
+        sum += (double)sample[i];
+        s.most = sample[i] > s.most ? sample[i] : s.most;
+    }
+    s.mean = n ? (float)(sum / (double)n) : 0;
+    k = (size_t)(share * (double)n + 0.5);
+    s.level = n ? weir_select(sample, n, k < 1 ? 1 : k > n ? n : k) : 0;
+    return s;
 }

@@ -13,7 +13,7 @@ typedef struct weir_sieve {
     float mean, most; /* of the sample's |x|; of what was put aside */
     float *size;      /* room for |x| of them */
     /* of its own */
-    uint32_t *hit;
+    weir_sifted tile;
     float *sample;
 } weir_sieve;
 
@@ -27,6 +27,4 @@ void weir_sieve_over(weir_sieve *, weir_feed *, const weir_view *, float least, 
 void weir_sieve_exact(weir_sieve *, const float *x, size_t n, size_t k, int side);
 /* Of those put aside the k largest (ties: the first). */
 void weir_sieve_thin(weir_sieve *, size_t k);
-/* Where x is, when it is made. */
-static inline float *weir_feed_place(const weir_feed *f, size_t at) { return (f->held ? f->hold : f->grad) + at; }
 #endif

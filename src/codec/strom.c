@@ -4,81 +4,41 @@
  * density aimed at passes, and lifted while most of those that are sent keep more than it back: they could not drain.
  *
  * Body: places.h, with value = threshold; an element that sends several quanta stands as often. Cells are taken where they are shorter. */
-#include "codec/places.h"
-#include "codec/rice.h"
 #include "codec/select.h"
-#include "core/vec.h"
+#include "codec/sparse.h"
 #include <math.h>
 #include <string.h>
 
-enum { LEAST_SAMPLE = 512, SAMPLE = 16384, HITS = 16 /* of the sample, at least, if it is not too long */ };
 static const float LIFT = 1.1f, SINK = 1.05f, HIGHEST = 1e6f;
 
 typedef struct strom {
-    weir_feedback feedback;
-    double tau, density;
+    weir_sparse sparse; /* its numbers: the factor on what the sample says */
+    double tau;
     int64_t quanta;
     int pack;
-    const weir_bucket *bucket;
-    int cell;          /* bits that hold a number of quanta */
-    float *now, *next; /* by view: the factor on what the sample says */
-    uint32_t *word, *hit;
+    int cell; /* bits that hold a number of quanta */
+    uint32_t *word;
+    weir_sifted tile;
     float *sample;
 } strom;
 
 static const weir_opt options[] = {
     WEIR_FEEDBACK("yes", "yes", "0", "0"),
     {"tau", WEIR_OPT_REAL, offsetof(strom, tau), "0", "a fixed threshold; 0: it follows the density", .min = 0, .max = 1e30},
-    {"density", WEIR_OPT_REAL, offsetof(strom, density), "0.01", "share of a tensor's elements to send", .min = 1e-7, .max = 1},
+    WEIR_SPARSE_DENSITY("0.01"),
     {"quanta", WEIR_OPT_INT, offsetof(strom, quanta), "1", "thresholds an element may send at once", .min = 1, .max = 127},
     {"pack", WEIR_OPT_CHOICE, offsetof(strom, pack), "rice", "how places are written, where cells are not smaller", .choices = "none|rice"},
     {0},
 };
 
-static size_t cells_bytes(const strom *s, size_t n) { return weir_cells_bytes(n, s->cell); }
+/* Never more than the cells: words are given up when they get longer. */
+static size_t room(const void *self, size_t n) { return weir_cells_bytes(n, ((const strom *)self)->cell); }
 
-static weir_err init(void *self, const weir_bucket *b, weir_arena *arena)
+static size_t usual(const void *self, size_t n, size_t k)
 {
-    strom *s = self;
-    size_t most = weir_codec_longest(b);
+    size_t words = weir_places_usual(n, k, false, ((const strom *)self)->pack == WEIR_PLACES_RICE), cells = room(self, n);
 
-    s->bucket = b;
-    most = b->dry ? 0 : most;
-    s->cell = s->quanta > 7 ? 8 : s->quanta > 1 ? 4 : 2;
-    s->now = WEIR_NEW(arena, float, 2 * (size_t)b->views);
-    s->next = s->now + b->views;
-    s->word = WEIR_NEW(arena, uint32_t, cells_bytes(s, most) / 4);
-    s->hit = WEIR_NEW(arena, uint32_t, WEIR_TILE);
-    s->sample = WEIR_NEW(arena, float, SAMPLE);
-    if (!s->now || !s->word || !s->hit || !s->sample)
-        return weir_fail_nomem(cells_bytes(s, most));
-    for (int v = 0; v < 2 * b->views; v++)
-        s->now[v] = 1;
-    return WEIR_OK;
-}
-
-static size_t bound(const void *self)
-{
-    const strom *s = self;
-    size_t bytes = WEIR_MESSAGE_HEAD + (size_t)s->bucket->views * sizeof(weir_places);
-
-    for (int v = 0; v < s->bucket->views; v++)
-        bytes += cells_bytes(s, weir_view_length(&s->bucket->view[v]));
-    return bytes;
-}
-
-static size_t usual(const void *self, weir_turn turn)
-{
-    const strom *s = self;
-    double bytes = 0, d = weir_codec_density(&s->feedback, turn, s->density);
-
-    for (int v = 0; v < s->bucket->views; v++) {
-        double n = (double)weir_view_length(&s->bucket->view[v]), k = ceil(d * n), cells = (double)cells_bytes(s, (size_t)n);
-        int b = weir_rice_fit((size_t)n, (size_t)k);
-        double words = s->pack == WEIR_PLACES_WORDS ? 4 * k : k * (b + 2 + 1 / (exp2(b) * d + 1)) / 8;
-        bytes += words < cells ? words : cells;
-    }
-    return WEIR_MESSAGE_HEAD + (size_t)s->bucket->views * sizeof(weir_places) + (size_t)bytes;
+    return words < cells ? words : cells;
 }
 
 /* ---- encoding ---- */
@@ -86,61 +46,83 @@ static size_t usual(const void *self, weir_turn turn)
 /* One tensor's part being written. */
 typedef struct part {
     strom *s;
-    size_t n, words, over; /* over: still beyond the threshold, having sent */
-    unsigned char *to;     /* cells, once there are too many words */
+    size_t n, words, most, over; /* most: as many words as cells are long; over: still beyond the threshold, having sent */
+    float tau;
+    unsigned char *to; /* cells, once there are too many words */
     bool cells;
 } part;
 
 static void to_cells(part *p)
 {
-    memset(p->to, 0, cells_bytes(p->s, p->n));
+    memset(p->to, 0, room(p->s, p->n));
     for (size_t k = 0; k < p->words; k++)
         weir_cells_add(p->to, p->s->cell, p->s->word[k] >> 1, p->s->word[k] & 1 ? -1 : 1);
     p->cells = true;
 }
 
-static void push(part *p, size_t i, int quanta, bool minus)
+static void push(part *p, uint32_t word, int quanta)
 {
-    if (!p->cells && p->words + (size_t)quanta > cells_bytes(p->s, p->n) / 4)
+    if (!p->cells && p->words + (size_t)quanta > p->most)
         to_cells(p);
     if (p->cells)
-        weir_cells_add(p->to, p->s->cell, i, minus ? -quanta : quanta);
+        weir_cells_add(p->to, p->s->cell, word >> 1, word & 1 ? -quanta : quanta);
     else
         for (int q = 0; q < quanta; q++)
-            p->s->word[p->words + (size_t)q] = (uint32_t)i << 1 | minus;
+            p->s->word[p->words + (size_t)q] = word;
     p->words += (size_t)quanta;
 }
 
-static void encode_tile(part *p, weir_feed *f, size_t at, size_t from, size_t n, float tau)
+/* The sieve has taken one quantum of x, and left the rest; those that send several are few. How many it sends. */
+static int take(part *p, float x, float *left)
 {
-    strom *s = p->s;
-    float *x = weir_feed_tile(f, at + from, n), most = (float)s->quanta;
-    size_t hits = weir_vec_best()->over(x, n, tau, s->hit);
+    float most = (float)p->s->quanta, a = most > 1 ? fabsf(x) / p->tau : 1, q = a < most ? floorf(a) : most;
 
-    for (size_t k = 0; k < hits; k++) {
-        size_t i = s->hit[k];
-        float a = fabsf(x[i]) / tau, q = a < most ? floorf(a) : most;
-        bool minus = x[i] < 0;
-        q = q < 1 ? 1 : q;
-        x[i] -= minus ? -q * tau : q * tau;
-        p->over += fabsf(x[i]) > tau;
-        push(p, from + i, (int)q, minus);
-        weir_feed_sent(f, at + from + i);
-    }
-    weir_feed_leave(f, at + from, n);
+    if (q > 1)
+        *left = x - (x < 0 ? -q * p->tau : q * p->tau);
+    else
+        q = 1;
+    p->over += fabsf(x - (x < 0 ? -q * p->tau : q * p->tau)) > p->tau;
+    return (int)q;
 }
 
-/* What `density` of a sample passes. */
-static float quantile(strom *s, const weir_feed *f, const weir_view *v, weir_turn turn, double density)
+/* The usual case: one quantum each, and room for all. */
+static void push_all(part *p, const weir_sifted *t, uint32_t first)
 {
-    size_t most = (size_t)(HITS / density), n, k;
-    float tau;
+    uint32_t *to = p->s->word + p->words;
 
-    most = most < LEAST_SAMPLE ? LEAST_SAMPLE : most > SAMPLE ? SAMPLE : most;
-    n = weir_select_sample(f, v->at, weir_view_length(v), turn.step, 0, s->sample, most);
-    k = (size_t)(density * (double)n + 0.5);
-    tau = n ? weir_select(s->sample, n, k ? k : 1) : 0;
-    return tau > 0 || !n ? tau : weir_select(s->sample, n, 1);
+    for (size_t k = 0; k < t->count; k++) {
+        to[k] = t->word[k] + first;
+        p->over += fabsf(fabsf(t->value[k]) - p->tau) > p->tau;
+    }
+    p->words += t->count;
+}
+
+static void write_tile(part *p, weir_feed *f, size_t at, size_t from, size_t n)
+{
+    const weir_sifted *t = &p->s->tile;
+    float *left = weir_feed_place(f, at);
+
+    weir_feed_sift(f, at + from, n, p->tau, p->tau, &p->s->tile);
+    if (p->s->quanta == 1 && !p->cells && p->words + t->count <= p->most) {
+        push_all(p, t, (uint32_t)(from << 1));
+        return;
+    }
+    for (size_t k = 0; k < t->count; k++) {
+        uint32_t word = t->word[k] + (uint32_t)(from << 1);
+        push(p, word, take(p, t->value[k], left + (word >> 1)));
+    }
+}
+
+/* What the density aimed at passes. */
+static float threshold(const strom *s, const weir_feed *f, int view, weir_turn turn, double density)
+{
+    const weir_view *v = &s->sparse.bucket->view[view];
+    weir_sampled said;
+
+    if (s->tau > 0)
+        return (float)s->tau;
+    said = weir_select_share(f, v->at, weir_view_length(v), turn.step, 0, density, s->sample);
+    return s->sparse.now[view] * (said.level > 0 ? said.level : said.most);
 }
 
 /* Most that are sent keep more than the threshold back: such as these cannot drain, and want a higher one. */
@@ -151,80 +133,53 @@ static float lifted(const part *p, float lift)
     return to < 1 ? 1 : to > HIGHEST ? HIGHEST : to;
 }
 
-static weir_places finish_part(const part *p, float tau)
-{
-    const strom *s = p->s;
-
-    if (!p->cells)
-        return weir_places_write(s->word, p->words, p->n, NULL, tau, s->pack == WEIR_PLACES_RICE, p->to);
-    return (weir_places){.value = tau, .words = (uint32_t)p->words, .how = WEIR_PLACES_CELLS, .bits = (uint8_t)s->cell, .bytes = (uint32_t)cells_bytes(s, p->n)};
-}
-
-static weir_err encode(void *self, weir_turn turn, weir_feed *f, void *msg, size_t *len)
+static weir_places write(void *self, weir_turn turn, weir_feed *f, int v, double density, unsigned char *to)
 {
     strom *s = self;
-    const weir_bucket *b = s->bucket;
-    double density = weir_codec_density(&s->feedback, turn, s->density);
-    weir_places *rows = weir_places_rows(msg);
-    unsigned char *to = (unsigned char *)(rows + b->views);
+    const weir_view *view = &s->sparse.bucket->view[v];
+    float tau = threshold(s, f, v, turn, density);
+    part p = {.s = s, .n = weir_view_length(view), .most = room(s, weir_view_length(view)) / 4, .tau = tau > 0 ? tau : INFINITY /* nothing to send yet */, .to = to};
 
-    for (int v = 0; v < b->views; v++) {
-        part p = {.s = s, .n = weir_view_length(&b->view[v]), .to = to};
-        float tau = s->tau > 0 ? (float)s->tau : s->now[v] * quantile(s, f, &b->view[v], turn, density);
-        float least = tau > 0 ? tau : INFINITY; /* nothing to send yet */
-        for (size_t k = 0; k < p.n; k += WEIR_TILE)
-            encode_tile(&p, f, b->view[v].at, k, p.n - k < WEIR_TILE ? p.n - k : WEIR_TILE, least);
-        rows[v] = finish_part(&p, tau);
-        to += rows[v].bytes;
-        s->next[v] = lifted(&p, s->now[v]);
-    }
-    *len = weir_message_head(msg, &weir_codec_strom, b->n, (size_t)(to - (unsigned char *)rows));
-    return WEIR_OK;
+    for (size_t k = 0; k < p.n; k += WEIR_TILE)
+        write_tile(&p, f, view->at, k, p.n - k < WEIR_TILE ? p.n - k : WEIR_TILE);
+    s->sparse.next[v] = lifted(&p, s->sparse.now[v]);
+    if (!p.cells)
+        return weir_places_write(s->word, p.words, p.n, NULL, tau, s->pack == WEIR_PLACES_RICE, to);
+    return (weir_places){.value = tau, .words = (uint32_t)p.words, .how = WEIR_PLACES_CELLS, .bits = (uint8_t)s->cell, .bytes = (uint32_t)room(s, p.n)};
 }
 
-static void keep(void *self)
+/* ---- the verbs ---- */
+
+static weir_err init(void *self, const weir_bucket *b, weir_arena *arena)
 {
+    static const weir_sparse_way way = {room, usual, write, .threshold = true};
     strom *s = self;
+    size_t most = weir_codec_longest(b);
 
-    memcpy(s->now, s->next, (size_t)s->bucket->views * sizeof *s->now);
-}
-
-static weir_err decode(void *self, weir_turn turn, const void *msg, size_t len, float *acc)
-{
-    (void)turn;
-    return weir_places_decode(&weir_codec_strom, ((const strom *)self)->bucket, msg, len, acc);
-}
-
-static void told(const void *self, const void *msg, weir_told *to)
-{
-    const weir_bucket *b = ((const strom *)self)->bucket;
-    const weir_places *row = (const weir_places *)(const void *)((const char *)msg + WEIR_MESSAGE_HEAD);
-
-    to->sent = weir_places_sent(b, msg);
-    for (int v = 0; v < b->views && to->tau; v++)
-        to->tau[v] = row[v].value;
+    WEIR_TRY(weir_sparse_init(&s->sparse, &weir_codec_strom, &way, b, 1, arena));
+    s->cell = s->quanta > 7 ? 8 : s->quanta > 1 ? 4 : 2;
+    if (b->dry)
+        return WEIR_OK;
+    s->word = WEIR_NEW(arena, uint32_t, room(s, most) / 4);
+    s->tile.word = WEIR_NEW(arena, uint32_t, WEIR_TILE + WEIR_SIFT_SPARE);
+    s->tile.value = WEIR_NEW(arena, float, WEIR_TILE + WEIR_SIFT_SPARE);
+    s->sample = WEIR_NEW(arena, float, WEIR_SAMPLE);
+    return s->word && s->tile.word && s->tile.value && s->sample ? WEIR_OK : weir_fail_nomem(room(s, most));
 }
 
 static weir_err state(void *self, weir_io *io)
 {
-    strom *s = self;
+    weir_sparse *s = self;
 
-    return s->tau > 0 ? WEIR_OK : weir_bucket_keep_each(s->bucket, "lift", s->now, WEIR_KEEP_MEAN, io);
+    return ((const strom *)self)->tau > 0 ? WEIR_OK : weir_bucket_keep_each(s->bucket, "lift", s->now, WEIR_KEEP_MEAN, io);
 }
 
 const weir_codec weir_codec_strom = {
     .plug = {"strom", "what grew beyond a threshold, as a place and a sign; the rest waits", sizeof(strom), options},
-    .combine = WEIR_COMBINE_GATHER,
-    .rounds = 1,
-    .sparse = true,
     .mark = 'S',
     .drop = 0.6,
     .init = init,
-    .bound = bound,
-    .usual = usual,
-    .encode = encode,
-    .decode = decode,
-    .told = told,
-    .keep = keep,
+    .keep = weir_sparse_keep,
     .state = state,
+    WEIR_SPARSE,
 };

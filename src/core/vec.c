@@ -7,6 +7,7 @@
 
 extern const weir_vec weir_vec_base;
 #ifdef __x86_64__
+#include <cpuid.h>
 extern const weir_vec weir_vec_avx2, weir_vec_avx512;
 
 /* whoever has a later one has those before */
@@ -14,9 +15,17 @@ static const weir_vec *const upto_base[] = {&weir_vec_base, NULL};
 static const weir_vec *const upto_avx2[] = {&weir_vec_base, &weir_vec_avx2, NULL};
 static const weir_vec *const upto_avx512[] = {&weir_vec_base, &weir_vec_avx2, &weir_vec_avx512, NULL};
 
+/* Older compilers do not know it by name. */
+static bool has_f16c(void)
+{
+    unsigned a, b, c, d;
+
+    return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+}
+
 const weir_vec *const *weir_vec_all(void)
 {
-    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("f16c"))
+    if (!__builtin_cpu_supports("avx2") || !has_f16c())
         return upto_base;
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512vl"))

@@ -14,6 +14,26 @@ typedef struct weir_adam {
     float decay, scale;
 } weir_adam;
 
+/* What codecs are fed:
+ *   g = scale * grad
+ *   sped = momentum * speed + g,  then g = nesterov ? g + momentum * sped : sped    (speed NULL: not so)
+ *   x = held + g                                                                    (held NULL: g) */
+typedef struct weir_source {
+    const float *grad, *held, *speed;
+    float *sped;
+    float scale, momentum;
+    bool nesterov, mask;
+} weir_source;
+
+/* What a sieve has put aside: in rising order place << 1 | (x < 0), and x; both have room for a vector more than can be put there. */
+typedef struct weir_sifted {
+    uint32_t *word;
+    float *value;
+    size_t count;
+    float most; /* of all |x|; not finite if an x is not */
+} weir_sifted;
+enum { WEIR_SIFT_SPARE = 16 };
+
 typedef struct weir_vec {
     const char *isa;
     void (*add)(float *y, const float *x, size_t n);           /* y += x */
@@ -41,15 +61,15 @@ typedef struct weir_vec {
      * w = keep * w - rate * (m / (sqrt(v) * root + eps)) */
     void (*adam)(float *w, float *m, float *v, const float *grad, size_t n, const weir_adam *);
     bool (*finite)(const float *x, size_t n);
-    /* x = held + scale * grad (held NULL: 0); whether all x are finite */
-    bool (*feed)(float *x, const float *grad, float scale, const float *held, size_t n);
-    /* g = scale * grad;  sped = momentum * speed + g;  x = nesterov ? g + momentum * sped : sped */
-    void (*speed)(float *x, float *sped, const float *speed, const float *grad, size_t n, float scale, float momentum, bool nesterov);
+    float (*most)(const float *x, size_t n); /* the largest |x|; not finite if an x is not */
+    /* x is made of it (x may be its grad); the largest |x|, as above */
+    float (*feed)(float *x, const weir_source *, size_t n);
+    /* the same x goes to y, past the caches (y may be its grad); where |x| > least >= 0 its place and sign are put aside, and x, and what goes to y is by
+     * `take` nearer to 0. If that is not 0 they are sent: where it says `mask`, sped is 0 there */
+    void (*sift)(float *y, const weir_source *, size_t n, float least, float take, weir_sifted *);
     void (*stream)(float *y, const float *x, size_t n); /* y = x, past the caches */
-    /* the places with |x| > least, rising; room for n of them. How many there are */
-    size_t (*over)(const float *x, size_t n, float least, uint32_t *where);
-    size_t (*count_over)(const float *x, size_t n, float least);
-    void (*size)(const float *x, size_t n, double *sum, float *most); /* of |x|; sum: lanes in double */
+    void (*fence)(void);                                /* other threads see what went past the caches before what is written now */
+    size_t (*count_over)(const float *x, size_t n, float least); /* how many have |x| > least */
 } weir_vec;
 
 /* The best variant this machine has and WEIR_ISA allows. */

@@ -15,7 +15,7 @@
 #pragma clang diagnostic ignored "-Wpass-failed"
 #endif
 
-enum { LANES = 16, SUM_BLOCK = 4096 };
+enum { LANES = 16 };
 
 static void add(float *restrict y, const float *restrict x, size_t n)
 {
@@ -208,146 +208,8 @@ static bool all_finite(const float *x, size_t n)
     return !bad;
 }
 
-/* ---- what codecs are made of ---- */
-
-static bool is_bad(float x)
-{
-    uint32_t bits;
-
-    memcpy(&bits, &x, sizeof bits);
-    return (bits & 0x7F800000u) == 0x7F800000u;
-}
-
-static bool feed(float *restrict x, const float *restrict grad, float scale, const float *restrict held, size_t n)
-{
-    uint32_t bad = 0;
-
-    if (!held) {
-#pragma omp simd reduction(| : bad)
-        for (size_t i = 0; i < n; i++) {
-            x[i] = scale * grad[i];
-            bad |= is_bad(x[i]);
-        }
-        return !bad;
-    }
-#pragma omp simd reduction(| : bad)
-    for (size_t i = 0; i < n; i++) {
-        x[i] = held[i] + scale * grad[i];
-        bad |= is_bad(x[i]);
-    }
-    return !bad;
-}
-
-static void speed_up(float *restrict x, float *restrict sped, const float *restrict speed, const float *restrict grad, size_t n, float scale,
-                     float momentum, bool nesterov)
-{
-    if (!nesterov) {
-#pragma omp simd
-        for (size_t i = 0; i < n; i++)
-            x[i] = sped[i] = momentum * speed[i] + scale * grad[i];
-        return;
-    }
-#pragma omp simd
-    for (size_t i = 0; i < n; i++) {
-        float g = scale * grad[i];
-        sped[i] = momentum * speed[i] + g;
-        x[i] = g + momentum * sped[i];
-    }
-}
-
-/* Past the caches: what is written here is not read before the next step, and a line need not be fetched to be overwritten. */
-static void stream(float *y, const float *x, size_t n)
-{
-    size_t i = 0;
-
-#ifdef __SSE2__
-    while (i < n && (uintptr_t)(y + i) % WIDE)
-        y[i] = x[i], i++;
-    for (; i + WIDE / sizeof(float) <= n; i += WIDE / sizeof(float))
-#if defined __AVX512F__
-        _mm512_stream_ps(y + i, _mm512_loadu_ps(x + i));
-#elif defined __AVX2__
-        _mm256_stream_ps(y + i, _mm256_loadu_ps(x + i));
-#else
-        _mm_stream_ps(y + i, _mm_loadu_ps(x + i));
-#endif
-    _mm_sfence();
-#endif
-    memcpy(y + i, x + i, (n - i) * sizeof *x);
-}
-
-/* Bit l: whether |x[l]| > least, of 16. */
-static inline unsigned over16(const float *x, float least)
-{
-#if defined __AVX512F__
-    return _mm512_cmp_ps_mask(_mm512_abs_ps(_mm512_loadu_ps(x)), _mm512_set1_ps(least), _CMP_GT_OQ);
-#elif defined __AVX2__
-    const __m256 sign = _mm256_set1_ps(-0.0f), t = _mm256_set1_ps(least);
-    int low = _mm256_movemask_ps(_mm256_cmp_ps(_mm256_andnot_ps(sign, _mm256_loadu_ps(x)), t, _CMP_GT_OQ));
-    int high = _mm256_movemask_ps(_mm256_cmp_ps(_mm256_andnot_ps(sign, _mm256_loadu_ps(x + 8)), t, _CMP_GT_OQ));
-    return (unsigned)low | (unsigned)high << 8;
-#else
-    unsigned bits = 0;
-    for (int l = 0; l < LANES; l++)
-        bits |= (unsigned)(fabsf(x[l]) > least) << l;
-    return bits;
-#endif
-}
-
-static size_t over(const float *x, size_t n, float least, uint32_t *where)
-{
-    size_t i = 0, k = 0;
-
-    for (; i + LANES <= n; i += LANES)
-        for (unsigned bits = over16(x + i, least); bits; bits &= bits - 1)
-            where[k++] = (uint32_t)i + (uint32_t)__builtin_ctz(bits);
-    for (; i < n; i++)
-        if (fabsf(x[i]) > least)
-            where[k++] = (uint32_t)i;
-    return k;
-}
-
-static size_t count_over(const float *x, size_t n, float least)
-{
-    size_t i = 0, k = 0;
-
-    for (; i + LANES <= n; i += LANES)
-        k += (size_t)__builtin_popcount(over16(x + i, least));
-    for (; i < n; i++)
-        k += fabsf(x[i]) > least;
-    return k;
-}
-
-/* Sixteen lanes, whatever the width of a register: compilers keep these in registers, arrays of lanes they do not. */
-typedef float lanes_f32 __attribute__((vector_size(64), aligned(4), may_alias));
-typedef int32_t lanes_i32 __attribute__((vector_size(64), aligned(4), may_alias));
-
-/* Sums run in floats for a block, then in double. */
-static void size_up(const float *x, size_t n, double *sum, float *most)
-{
-    lanes_f32 top = {0};
-
-    *sum = 0;
-    *most = 0;
-    for (size_t k = 0; k < n; k += SUM_BLOCK) {
-        size_t end = n - k < SUM_BLOCK ? n : k + SUM_BLOCK, i = k;
-        lanes_f32 part = {0};
-        for (; i + LANES <= end; i += LANES) {
-            lanes_f32 a = (lanes_f32)((lanes_i32)*(const lanes_f32 *)(x + i) & 0x7fffffff);
-            part += a;
-            top = (lanes_f32)(((lanes_i32)a & (a > top)) | ((lanes_i32)top & ~(a > top)));
-        }
-        for (int l = 0; i < end; i++, l++) {
-            part[l] += fabsf(x[i]);
-            top[l] = fabsf(x[i]) > top[l] ? fabsf(x[i]) : top[l];
-        }
-        for (int l = 0; l < LANES; l++)
-            *sum += (double)part[l];
-    }
-    for (int l = 0; l < LANES; l++)
-        *most = top[l] > *most ? top[l] : *most;
-}
+#include "core/vec_feed.h"
 
 const weir_vec WEIR_VEC = {WEIR_VEC_ISA, add,  add_f64,   add_wide, narrow,  add_all, add_all_f64, scale,
                            axpy,         sumsq, sgd, sgd_apart, sgd_plain, adagrad,  adam,    all_finite,
-                           feed,         speed_up, stream, over, count_over, size_up};
+                           most,         feed, sift, stream, fence, count_over};

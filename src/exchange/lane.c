@@ -123,14 +123,13 @@ void weir_lane_backlog(const weir_lane *lane, weir_backlog *to)
     for (int v = 0; v < lane->bucket->views && lane->held.now; v++) {
         const weir_view *w = &lane->bucket->view[v];
         float tau = lane->told.tau[v], most = 0, here;
-        double sum;
         for (size_t n = weir_view_length(w), k = 0; k < n; k += WEIR_TILE) {
             size_t some = n - k < WEIR_TILE ? n - k : WEIR_TILE;
             const float *x = lane->held.now + w->at + k;
             to->sumsq += vec->sumsq(x, some) / ((double)unit_of(lane) * (double)unit_of(lane));
             if (!(tau > 0))
                 continue;
-            vec->size(x, some, &sum, &here);
+            here = vec->most(x, some);
             most = here > most ? here : most;
         }
         if (tau > 0)
