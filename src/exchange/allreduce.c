@@ -1,5 +1,6 @@
 /* allreduce.c - everybody sums the gradient, everybody steps: synchronous SGD. */
 #include "core/vec.h"
+#include "exchange/choose.h"
 #include "exchange/parts.h"
 #include <math.h>
 
@@ -7,6 +8,7 @@ typedef struct allreduce {
     weir_exchange_env env;
     weir_parts *parts;
     weir_ways *ways;
+    weir_choose *choose; /* NULL: there is nothing to choose */
     bool early; /* clipped before the exchange: no lane leaves before all of the gradient is there */
 } allreduce;
 
@@ -19,6 +21,7 @@ static weir_err init(void *self, const weir_exchange_env *env)
     for (int i = 0; i < env->lanes; i++)
         x->early |= env->clip > 0 && env->lane[i].held.now;
     WEIR_TRY(weir_ways_make(env->lane, env->lanes, env->same, env->seed, env->arena, &x->ways));
+    WEIR_TRY(weir_choose_make(env, &x->choose));
     return x->parts ? WEIR_OK : weir_parts_make(env->lane, env->lanes, env->arena, &x->parts);
 }
 
@@ -36,11 +39,16 @@ static weir_err blame(const weir_exchange_env *env, uint64_t step)
     return weir_fail(WEIR_NAN, "step %llu: the gradient's norm is beyond what a number holds", (unsigned long long)step + 1);
 }
 
+static weir_err sum(allreduce *x, weir_lane *lane, weir_turn turn, float scale)
+{
+    return x->choose ? weir_choose_sum(x->choose, lane, x->ways, turn, scale) : weir_lane_sum(lane, x->ways, x->env.coll, x->env.same, turn, scale);
+}
+
 static weir_err bucket(void *self, weir_lane *lane, weir_turn turn)
 {
     allreduce *x = self;
 
-    return x->early ? WEIR_OK : weir_lane_sum(lane, x->ways, x->env.coll, x->env.same, turn, 1);
+    return x->early ? WEIR_OK : sum(x, lane, turn, 1);
 }
 
 /* What p workers add is clipped at 1/sqrt(p) of the bound on each of them: their sum is, if they point anywhere, within it. */
@@ -51,7 +59,7 @@ static weir_err sum_clipped(allreduce *x, const weir_commit *commit)
     if (!isfinite(norm))
         return blame(&x->env, commit->turn.step);
     for (int i = 0; i < x->env.lanes; i++)
-        WEIR_TRY(weir_lane_sum(&x->env.lane[i], x->ways, x->env.coll, x->env.same, commit->turn, norm > most ? (float)(most / norm) : 1));
+        WEIR_TRY(sum(x, &x->env.lane[i], commit->turn, norm > most ? (float)(most / norm) : 1));
     return WEIR_OK;
 }
 
@@ -72,20 +80,34 @@ static weir_err finish(void *self, weir_commit *commit)
     if (commit->clip > 0 && norm > commit->clip && !x->early)
         scale = (float)(commit->clip / norm);
     if (commit->keep) {
+        if (x->choose)
+            WEIR_TRY(weir_choose_agree(x->choose)); /* the last that can fail */
         weir_parts_step(x->parts, &x->env, commit, scale);
         for (int i = 0; i < x->env.lanes; i++)
             weir_lane_commit(&x->env.lane[i]);
+        if (x->choose)
+            weir_choose_turn(x->choose, commit->turn);
     }
     commit->norm = norm;
     return WEIR_OK;
+}
+
+static const weir_choice *choice(void *self, bool *trying)
+{
+    allreduce *x = self;
+
+    *trying = false;
+    return x->choose ? weir_choose_news(x->choose, trying) : NULL;
 }
 
 static weir_err regroup(void *self, const weir_exchange_env *env) { return init(self, env); }
 
 const weir_exchange weir_exchange_allreduce = {
     .plug = {"allreduce", "gradients are summed over all workers, who step alike: synchronous SGD", sizeof(allreduce), NULL},
+    .chooses = true,
     .init = init,
     .bucket = bucket,
     .finish = finish,
     .regroup = regroup,
+    .choice = choice,
 };

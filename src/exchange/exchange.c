@@ -11,6 +11,8 @@ weir_plugs weir_exchanges = table;
 const char *weir_exchange_refuse(const weir_exchange *exchange, const weir_codec *codec, const weir_optim *optim,
                                  const weir_net_facts *net, int ranks)
 {
-    (void)exchange, (void)codec, (void)optim, (void)net, (void)ranks;
+    (void)optim, (void)net, (void)ranks;
+    if (codec->chooses && !exchange->chooses)
+        return "a codec can be chosen only where all workers step together: name one";
     return NULL;
 }

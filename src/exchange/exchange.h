@@ -33,8 +33,12 @@ typedef struct weir_commit {
     bool keep;           /* in: false leaves everything as it was (a rehearsal: benchmarks of the wire) */
 } weir_commit;
 
+/* What came of looking again at which codec is best (choose.h). */
+typedef struct weir_choice weir_choice;
+
 typedef struct weir_exchange {
     weir_plug plug;
+    bool chooses; /* which codec each lane goes by, where that is left open */
     weir_err (*init)(void *self, const weir_exchange_env *);
     /* This lane's gradient leaves. Called in the same lane order on every rank, while backward may still run. [blocks] */
     weir_err (*bucket)(void *self, weir_lane *, weir_turn);
@@ -48,6 +52,8 @@ typedef struct weir_exchange {
     /* The groups have changed: from now on these. NULL: cannot. [blocks] */
     weir_err (*regroup)(void *self, const weir_exchange_env *);
     weir_err (*state)(void *self, weir_io *); /* beyond the lanes' own. NULL: none */
+    /* Between steps: the last choice of codecs, once; NULL: none since it was asked for. *trying: others are being tried now. NULL: never chooses. */
+    const weir_choice *(*choice)(void *self, bool *trying);
 } weir_exchange;
 
 /* One sentence why these cannot work together, or NULL: the one function that refuses, by facts and not by names. */

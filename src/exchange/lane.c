@@ -1,6 +1,7 @@
 /* lane.c - one bucket's memory: made, committed, saved. Its way out and back is in ways.c. */
 #include "exchange/lane.h"
 #include "core/vec.h"
+#include <stdio.h>
 
 static weir_err make_pair(weir_pair *p, size_t n, weir_arena *arena)
 {
@@ -11,12 +12,17 @@ static weir_err make_pair(weir_pair *p, size_t n, weir_arena *arena)
 
 static weir_err make_memory(weir_lane *lane, weir_arena *arena)
 {
-    const weir_feedback *f = lane->feedback = lane->codec->raw ? NULL : lane->coder;
+    bool residual = false, correct = false;
 
-    if (!f || !f->residual || lane->bucket->dry)
+    for (int k = 0; k < lane->rivals; k++) {
+        const weir_feedback *f = lane->rival[k].feedback;
+        residual |= f && f->residual;
+        correct |= f && f->residual && f->correct;
+    }
+    if (!residual || lane->bucket->dry)
         return WEIR_OK;
     WEIR_TRY(make_pair(&lane->held, lane->bucket->n, arena));
-    if (!f->correct || !lane->optim->momentum || !lane->optim->momentum(lane->stepper, &lane->momentum))
+    if (!correct || !lane->optim->momentum || !lane->optim->momentum(lane->stepper, &lane->momentum))
         return WEIR_OK;
     return make_pair(&lane->speed, lane->bucket->n, arena);
 }
@@ -26,15 +32,12 @@ static weir_err make_lane(weir_lane *lane, weir_bucket *bucket, const char *code
     const weir_plug *plug;
 
     lane->bucket = bucket;
-    lane->spec = bucket->dense ? "none" : codec;
-    WEIR_TRY(weir_plug_find(weir_codecs, "codec", lane->spec, &plug));
-    WEIR_TRY(weir_plug_make(plug, "codec", lane->spec, arena, &lane->coder));
-    lane->codec = (const weir_codec *)plug;
+    WEIR_TRY(weir_rivals_make(lane, bucket->dense ? "none" : codec, arena));
     WEIR_TRY(weir_plug_find(weir_optims, "optimiser", optim, &plug));
     WEIR_TRY(weir_plug_make(plug, "optimiser", optim, arena, &lane->stepper));
     lane->optim = (const weir_optim *)plug;
     WEIR_TRY(make_memory(lane, arena)); /* before the optimiser makes its own: it may have less to keep */
-    WEIR_TRY(lane->codec->init(lane->coder, bucket, arena));
+    WEIR_TRY(weir_rivals_init(lane, arena));
     return lane->optim->init(lane->stepper, bucket, arena);
 }
 
@@ -68,6 +71,8 @@ static void turn_over(weir_pair *p)
 
 void weir_lane_commit(weir_lane *lane)
 {
+    if (lane->held.fresh)
+        lane->holds = lane->leaves;
     turn_over(&lane->held);
     turn_over(&lane->speed);
     turn_over(&lane->owned);
@@ -98,6 +103,33 @@ static weir_err keep_owned(weir_lane *lane, weir_io *io)
     return WEIR_OK;
 }
 
+static weir_err keep_codec(weir_lane *lane, weir_io *io)
+{
+    if (lane->owned.now)
+        WEIR_TRY(keep_owned(lane, io));
+    return lane->codec->state ? lane->codec->state(lane->coder, io) : WEIR_OK;
+}
+
+/* Each rival's own stands behind its number and name. What an owner held back when it was saved is held back now: which rival comes next is open. */
+static weir_err keep_rivals(weir_lane *lane, weir_io *io)
+{
+    weir_err err = WEIR_OK;
+    int now = lane->now;
+
+    for (int k = 0; k < lane->rivals && !err; k++) {
+        char part[64];
+        snprintf(part, sizeof part, "%d-%s", k, lane->rival[k].codec->plug.name);
+        weir_lane_turn_to(lane, k);
+        size_t mark = weir_io_in(io, part);
+        err = keep_codec(lane, io);
+        weir_io_out(io, mark);
+        if (io->loading && !err)
+            weir_lane_fold(lane);
+    }
+    weir_lane_turn_to(lane, now);
+    return err;
+}
+
 weir_err weir_lane_state(weir_lane *lane, weir_io *io)
 {
     const weir_bucket *b = lane->bucket;
@@ -108,7 +140,8 @@ weir_err weir_lane_state(weir_lane *lane, weir_io *io)
         WEIR_TRY(weir_bucket_keep(b, "residual", lane->held.now, WEIR_KEEP_SUM, io));
     if (lane->speed.now)
         WEIR_TRY(weir_bucket_keep(b, "corrected", lane->speed.now, WEIR_KEEP_SUM, io));
-    if (lane->owned.now)
-        WEIR_TRY(keep_owned(lane, io));
-    return lane->codec->state ? lane->codec->state(lane->coder, io) : WEIR_OK;
+    WEIR_TRY(lane->rivals > 1 ? keep_rivals(lane, io) : keep_codec(lane, io));
+    if (io->loading)
+        lane->holds = weir_lane_held(lane) > 0;
+    return WEIR_OK;
 }

@@ -16,8 +16,23 @@ typedef struct weir_pair { float *now, *next; bool fresh; } weir_pair;
 /* A stripe of the bucket, and who encodes it. */
 typedef struct weir_stripe { weir_bucket bucket; size_t at, bytes; void *coder; } weir_stripe;
 
+/* A codec that a lane may go by, with all that it needs there: most lanes have one, those under `auto` several. */
+typedef struct weir_rival {
+    const weir_codec *codec;
+    const char *spec;
+    void *coder;
+    const weir_feedback *feedback;
+    weir_stripe *stripe;
+    int stripes, mine;
+    void *owner_coder;
+    weir_pair owned;
+} weir_rival;
+
 typedef struct weir_lane {
     weir_bucket *bucket;
+    weir_rival *rival; /* the one the lane goes by now is spread out below */
+    int rivals, now;
+    const struct weir_auto *choosing; /* what the user left open; NULL: nothing */
     const weir_codec *codec;
     const char *spec;
     void *coder;
@@ -25,7 +40,10 @@ typedef struct weir_lane {
     const weir_optim *optim;
     void *stepper;
     weir_momentum momentum; /* taken over from the optimiser; factor 0: it keeps its own */
-    weir_pair held, speed;  /* NULLs where none is kept */
+    weir_pair held, speed;  /* NULLs where none is kept; they are the lane's, whichever codec it goes by */
+    bool holds, leaves;     /* holds: not all of what is held back is 0; leaves: nor will be when this step is committed */
+    bool waits;             /* its plain floats go with the next lane's, which has `before` of them in front of its own */
+    size_t before;
     weir_stripe *stripe;    /* STRIPE: one a member; what is held back of this one's own, as its owner, is `owned` */
     int stripes, mine;
     void *owner_coder;
@@ -49,6 +67,9 @@ weir_err weir_buckets_cut(const weir_tensor *, int tensors, const weir_cut_rules
 /* Specs as the user wrote them; dense buckets get the codec `none`. */
 weir_err weir_lanes_make(weir_bucket *, int count, const char *codec, const char *optim, weir_arena *, weir_lane **);
 
+/* From the next step on the lane goes by this one. What the last one's owner held back waits with the rest of what this worker holds back. Between steps. */
+void weir_lane_choose(weir_lane *, int rival);
+
 /* Memory in which lanes take turns, for a group. */
 typedef struct weir_ways weir_ways;
 weir_err weir_ways_make(weir_lane *, int lanes, const weir_group *, uint64_t seed, weir_arena *, weir_ways **);
@@ -60,5 +81,10 @@ bool weir_lane_warm(const weir_lane *, weir_turn);
 void weir_lane_commit(weir_lane *);
 /* The square of the norm of what is held back here. */
 double weir_lane_held(const weir_lane *);
+/* For those who go through all rivals (rival.c): spreads this one out; makes them for a spec; what an owner held back joins what is held back. */
+void weir_lane_turn_to(weir_lane *, int rival);
+weir_err weir_rivals_make(weir_lane *, const char *spec, weir_arena *);
+weir_err weir_rivals_init(weir_lane *, weir_arena *);
+void weir_lane_fold(weir_lane *);
 weir_err weir_lane_state(weir_lane *, weir_io *);
 #endif

@@ -60,13 +60,6 @@ static weir_err make_coder(const weir_lane *l, const weir_bucket *b, weir_arena 
     return l->codec->init(*coder, b, arena);
 }
 
-/* Stripes change hands: what was held back of an old one waits with the rest of what this worker holds back. */
-static void fold_owned(weir_lane *l)
-{
-    if (l->owned.now)
-        weir_vec_best()->add(l->held.now + l->stripe[l->mine].at, l->owned.now, l->stripe[l->mine].bucket.n);
-}
-
 static weir_err make_stripes(weir_lane *l, const weir_group *g, weir_arena *arena)
 {
     weir_stripe *s = WEIR_NEW(arena, weir_stripe, g->size);
@@ -81,7 +74,7 @@ static weir_err make_stripes(weir_lane *l, const weir_group *g, weir_arena *aren
     }
     WEIR_TRY(make_coder(l, &s[g->me].bucket, arena, &l->owner_coder));
     n = s[g->me].bucket.n;
-    fold_owned(l);
+    weir_lane_fold(l); /* stripes change hands */
     l->stripe = s;
     l->stripes = g->size;
     l->mine = g->me;
@@ -115,6 +108,19 @@ static weir_err measure(weir_lane *l, const weir_group *g, weir_arena *arena, si
     return WEIR_OK;
 }
 
+static weir_err measure_rivals(weir_lane *l, const weir_group *g, weir_arena *arena, size_t *mine, size_t *all)
+{
+    weir_err err = WEIR_OK;
+    int now = l->now;
+
+    for (int k = 0; k < l->rivals && !err; k++) {
+        weir_lane_turn_to(l, k);
+        err = measure(l, g, arena, mine, all);
+    }
+    weir_lane_turn_to(l, now);
+    return err;
+}
+
 weir_err weir_ways_make(weir_lane *lane, int lanes, const weir_group *g, uint64_t seed, weir_arena *arena, weir_ways **out)
 {
     weir_ways *w = WEIR_NEW(arena, weir_ways, 1);
@@ -124,7 +130,7 @@ weir_err weir_ways_make(weir_lane *lane, int lanes, const weir_group *g, uint64_
         return weir_fail_nomem(sizeof *w);
     w->seed = seed;
     for (int i = 0; i < lanes; i++)
-        WEIR_TRY(measure(&lane[i], g, arena, &mine, &all));
+        WEIR_TRY(measure_rivals(&lane[i], g, arena, &mine, &all));
     if (weir_net_dry(g->net))
         mine = all = 0;
     w->mine = mine ? weir_alloc(arena, mine) : NULL;
@@ -147,7 +153,7 @@ static weir_feed feed(const weir_ways *w, const weir_lane *l, int me, float scal
     return (weir_feed){
         .n = l->bucket->n, .bad = l->bucket->n, .grad = l->bucket->grad, .scale = scale, .held = l->held.now, .hold = l->held.next, .speed = l->speed.now,
         .sped = l->speed.next, .momentum = l->momentum.factor, .nesterov = l->momentum.nesterov,
-        .mask = l->speed.now && l->feedback->mask && l->codec->sparse, .key = w->seed ^ ((uint64_t)me << 24 | (uint64_t)l->bucket->id << 1), .tile = w->tile};
+        .mask = l->speed.now && l->feedback && l->feedback->mask && l->codec->sparse, .key = w->seed ^ ((uint64_t)me << 24 | (uint64_t)l->bucket->id << 1), .tile = w->tile};
 }
 
 /* A part of it, as a bucket of its own. */
@@ -322,7 +328,7 @@ static weir_err stripe(weir_lane *l, weir_ways *w, weir_coll_use *coll, weir_gro
     return WEIR_OK;
 }
 
-/* Floats as they are. Where momentum is the lane's, it is so from the first step on. */
+/* Floats as they are, and all that was held back with them. Where momentum is the lane's, it is so from the first step on. */
 static weir_err plain(weir_lane *l, weir_ways *w, weir_coll_use *coll, weir_group *g, weir_turn turn, float scale)
 {
     size_t n = l->bucket->n + l->notes;
@@ -332,15 +338,22 @@ static weir_err plain(weir_lane *l, weir_ways *w, weir_coll_use *coll, weir_grou
         weir_vec_best()->narrow(l->bucket->grad, l->exact, n);
         return WEIR_OK;
     }
-    if ((l->speed.now || scale != 1) && !weir_net_dry(g->net)) {
+    if ((l->speed.now || scale != 1 || l->holds) && !weir_net_dry(g->net)) {
         weir_feed f = feed(w, l, g->me, scale);
-        f.held = NULL;
+        f.held = l->holds ? l->held.now : NULL;
         f.mask = false;
-        weir_feed_whole(&f, 0, f.n);
+        float *x = weir_feed_whole(&f, 0, f.n);
+        if (f.held) {
+            memcpy(l->bucket->grad, x, f.n * sizeof *x);
+            memset(x, 0, f.n * sizeof *x);
+        }
         l->speed.fresh = l->speed.now != NULL;
         WEIR_TRY(check(&f, l->bucket, turn));
     }
-    return weir_allreduce(coll, g, l->bucket->grad, n, &weir_sum_f32);
+    l->held.fresh = l->holds;
+    if (l->waits)
+        return WEIR_OK;
+    return weir_allreduce(coll, g, l->before ? l->bucket->grad - l->before : l->bucket->grad, n + l->before, &weir_sum_f32);
 }
 
 /* Sizes alone. */
@@ -362,7 +375,8 @@ weir_err weir_lane_sum(weir_lane *l, weir_ways *w, weir_coll_use *coll, weir_gro
 {
     weir_feed f;
 
-    if (!l->feedback || turn.epochs < l->feedback->warmup)
+    l->leaves = l->feedback && turn.epochs >= l->feedback->warmup;
+    if (!l->leaves)
         return plain(l, w, coll, g, turn, scale);
     if (weir_net_dry(g->net))
         return rehearse(l, w, coll, g, turn);

@@ -1,8 +1,10 @@
 /* report.c - the log's events and the lines for people. */
 #include "train/report.h"
 #include "core/vec.h"
+#include "exchange/choose.h"
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 void weir_tally_step(weir_tally *y, const weir_step_report *r)
 {
@@ -85,6 +87,52 @@ weir_err weir_report_step(weir_journal *j, const weir_trainer *t, const weir_ste
     weir_json_put_real(e, "compute_ms", r->compute_s * 1e3);
     weir_json_put_real(e, "codec_ms", r->codec_s * 1e3);
     weir_json_put_real(e, "residual_norm", r->held);
+    return weir_journal_write(j, e);
+}
+
+/* Of every policy that was looked at; those that were not tried have null for a time. */
+static weir_json *policy_times(const weir_choice *c, bool measured)
+{
+    weir_json *j = weir_json_object();
+
+    for (const weir_policy *p = c->policy; p < c->policy + c->policies; p++)
+        if (!isnan(p->predicted) || p->tried)
+            weir_json_put_real(j, p->name, 1e3 * (measured ? p->measured : p->predicted));
+    return j;
+}
+
+void weir_report_put_choice(weir_json *e, const weir_choice *c)
+{
+    const int *pick = c->policy[c->taken].pick;
+    weir_json *buckets = weir_json_array();
+
+    for (int i = 0; i < c->lanes; i++)
+        weir_json_add_text(buckets, c->lane[i].rival[pick[i]].spec);
+    weir_json_put_text(e, "why", c->why);
+    weir_json_put_text(e, "taken", c->policy[c->taken].name);
+    weir_json_put_text(e, "before", c->policy[c->before].name);
+    weir_json_put(e, "predicted_ms", policy_times(c, false));
+    weir_json_put(e, "measured_ms", policy_times(c, true));
+    weir_json_put_real(e, "collective_us", 1e6 * c->collective);
+    weir_json_put_real(e, "link_mbit_per_s", c->byte > 0 ? 8e-6 / c->byte : NAN);
+    weir_json_put(e, "buckets", buckets);
+}
+
+weir_err weir_report_choice(weir_journal *j, const weir_trainer *t)
+{
+    bool trying;
+    const weir_choice *c = t->exchange->choice ? t->exchange->choice(t->exchanger, &trying) : NULL;
+    weir_json *e;
+
+    if (!c)
+        return WEIR_OK;
+    if (c->taken != c->before || !strcmp(c->why, "first"))
+        weir_journal_say(j, "step %llu  codec %s taken: %.2f ms a step, predicted %.2f; dense %.2f", (unsigned long long)c->step, c->policy[c->taken].name,
+                         1e3 * c->policy[c->taken].measured, 1e3 * c->policy[c->taken].predicted, 1e3 * c->policy[0].last);
+    if (!(e = weir_journal_event(j, "choice")))
+        return WEIR_OK;
+    weir_json_put_int(e, "step", (int64_t)c->step);
+    weir_report_put_choice(e, c);
     return weir_journal_write(j, e);
 }
 

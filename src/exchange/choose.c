@@ -1,0 +1,399 @@
+/* choose.c - see choose.h. */
+#include "exchange/choose.h"
+#include "core/log.h"
+#include "exchange/forecast.h"
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { UNTRIED = 2 /* steps before the first trial: memory is touched for the first time */, LOOK = 10 /* steps between looks */, MOST_TRIES = 64, NUMBERS = 4 /* a lane */ };
+static const double LONG = 3;      /* seconds of trial that are enough, however few steps they are */
+static const double ALIKE = 1.03;  /* so near to the best is as good */
+static const double HOPELESS = 2;  /* so many times the best: one step is enough to know */
+static const double NARROW = 1.25; /* what is foreseen to take that many times the best is not tried */
+static const double CHANGED = 1.3;
+static const double SHARE = 0.05;  /* of the time since it was tried last, that a trial of something slow may take */
+
+typedef enum { WARMING, TRYING, STEADY } phase;
+
+struct weir_choose {
+    weir_exchange_env env;
+    const weir_auto *set;
+    double warmup; /* the longest of the candidates', in epochs */
+    weir_forecast forecast;
+    bool fitted;
+    weir_policy policy[WEIR_AUTO_MOST + 2]; /* one a candidate, dense first; two mixes: the one in use, and another */
+    int policies, plain, running, chosen; /* plain: those that are no mix */
+    phase phase;
+    int64_t steps, calm; /* steps in this phase; so many are left alone */
+    bool skip;           /* the next step is the first of its policy */
+    double time[MOST_TRIES], spent;
+    int times;
+    double mark, until, ended; /* when the step before ended; when this one did; when its last lane was through */
+    weir_sight *seen, *agreed, *line; /* by lane: here; of all; of all, in dense steps */
+    double *told;
+    double base, clock; /* what a step took in the trial; seconds of steps so far, as agreed */
+    weir_choice choice;
+    bool news;
+};
+
+/* ---- making ---- */
+
+static weir_err make_policy(weir_choose *c, int k, const char *name)
+{
+    weir_policy *p = &c->policy[k];
+
+    *p = (weir_policy){.name = name, .predicted = NAN, .measured = NAN, .pick = WEIR_NEW(c->env.arena, int, c->env.lanes)};
+    if (!p->pick)
+        return weir_fail_nomem((size_t)c->env.lanes * sizeof *p->pick);
+    for (int i = 0; i < c->env.lanes; i++)
+        p->pick[i] = k < c->env.lane[i].rivals ? k : 0;
+    return WEIR_OK;
+}
+
+static const weir_lane *first_open(const weir_exchange_env *env)
+{
+    for (int i = 0; i < env->lanes; i++)
+        if (env->lane[i].rivals > 1)
+            return &env->lane[i];
+    return NULL;
+}
+
+static weir_err make_room(weir_choose *c, const weir_lane *open)
+{
+    int lanes = c->env.lanes;
+
+    c->seen = WEIR_NEW(c->env.arena, weir_sight, 3 * lanes);
+    c->told = WEIR_NEW(c->env.arena, double, 1 + NUMBERS * lanes);
+    if (!c->seen || !c->told)
+        return weir_fail_nomem((size_t)lanes * 5 * sizeof *c->seen);
+    c->agreed = c->seen + lanes;
+    c->line = c->agreed + lanes;
+    for (int k = 0; k < open->rivals; k++) {
+        const weir_feedback *f = open->rival[k].feedback;
+        c->warmup = f && f->warmup > c->warmup ? f->warmup : c->warmup;
+        WEIR_TRY(make_policy(c, k, open->rival[k].spec));
+    }
+    c->plain = open->rivals;
+    c->policies = c->plain + 2;
+    WEIR_TRY(make_policy(c, c->plain, "mix"));
+    WEIR_TRY(make_policy(c, c->plain + 1, "other mix"));
+    return weir_forecast_make(&c->forecast, c->env.lane, lanes, c->env.same->size, c->env.arena);
+}
+
+/* Lanes go by this policy from the next step on. */
+static void run(weir_choose *c, int policy)
+{
+    const int *pick = c->policy[policy].pick;
+    weir_lane *last = &c->env.lane[c->env.lanes - 1];
+
+    for (int i = 0; i < c->env.lanes; i++)
+        weir_lane_choose(&c->env.lane[i], pick[i]);
+    if (c->forecast.joins) {
+        last[-1].waits = weir_forecast_joined(&c->forecast, pick);
+        last->before = last[-1].waits ? last[-1].bucket->n : 0;
+    }
+    c->skip = policy != c->running;
+    c->running = policy;
+    c->steps = c->times = 0;
+    c->spent = 0;
+}
+
+/* What another group chose does not count in this one. */
+static void all_dense(const weir_exchange_env *env)
+{
+    for (weir_lane *l = env->lane; l < env->lane + env->lanes; l++) {
+        weir_lane_choose(l, 0);
+        l->waits = false;
+        l->before = 0;
+    }
+}
+
+weir_err weir_choose_make(const weir_exchange_env *env, weir_choose **out)
+{
+    const weir_lane *open = first_open(env);
+    weir_choose *c;
+
+    *out = NULL;
+    if (!open)
+        return WEIR_OK;
+    all_dense(env);
+    if (env->same->size == 1)
+        return WEIR_OK;
+    if (weir_net_dry(env->same->net))
+        return weir_fail(WEIR_MISFIT, "--codec auto measures, and in a dry world no worker can tell another what it measured: name a codec");
+    if (!(c = WEIR_NEW(env->arena, weir_choose, 1)))
+        return weir_fail_nomem(sizeof *c);
+    c->env = *env;
+    c->set = open->choosing;
+    WEIR_TRY(make_room(c, open));
+    run(c, 0);
+    *out = c;
+    return WEIR_OK;
+}
+
+/* ---- times ---- */
+
+weir_err weir_choose_sum(weir_choose *c, weir_lane *l, weir_ways *ways, weir_turn turn, float scale)
+{
+    int i = (int)(l - c->env.lane);
+    double begun = weir_net_now(c->env.same->net), codec = l->codec_s;
+
+    WEIR_TRY(weir_lane_sum(l, ways, c->env.coll, c->env.same, turn, scale));
+    c->seen[i].start = begun - c->mark;
+    c->seen[i].idle = i ? begun - c->ended : 0;
+    c->ended = weir_net_now(c->env.same->net);
+    c->seen[i].took = c->ended - begun;
+    c->seen[i].codec = l->codec_s - codec;
+    return WEIR_OK;
+}
+
+static double median(const double *x, int n)
+{
+    double y[MOST_TRIES];
+
+    for (int i = 0; i < n; i++) {
+        int k = i;
+        for (; k > 0 && y[k - 1] > x[i]; k--)
+            y[k] = y[k - 1];
+        y[k] = x[i];
+    }
+    return y[n / 2];
+}
+
+static void add_most(void *to, const void *from, size_t n)
+{
+    double *x = to;
+    const double *y = from;
+
+    for (size_t i = 0; i < n; i++)
+        x[i] = y[i] > x[i] ? y[i] : x[i];
+}
+static const weir_sum most = {sizeof(double), add_most};
+
+/* The slowest worker's step; of lanes the last that could leave, and the least they took: the rest was waiting for others. */
+static size_t write_told(weir_choose *c, double step)
+{
+    double *to = c->told;
+
+    *to++ = step;
+    for (int i = 0; i < c->env.lanes && c->phase == TRYING; i++) {
+        *to++ = c->seen[i].start;
+        *to++ = c->seen[i].idle;
+        *to++ = -c->seen[i].took;
+        *to++ = c->seen[i].codec;
+    }
+    return (size_t)(to - c->told);
+}
+
+static void read_told(weir_choose *c)
+{
+    const double *from = c->told + 1;
+
+    for (int i = 0; i < c->env.lanes; i++, from += NUMBERS)
+        c->agreed[i] = (weir_sight){from[0], from[1], -from[2], from[3]};
+}
+
+weir_err weir_choose_agree(weir_choose *c)
+{
+    double step = weir_net_now(c->env.same->net) - c->mark;
+
+    if (c->phase == STEADY) {
+        c->time[c->steps % LOOK] = step;
+        step = median(c->time, (int)(c->steps % LOOK) + 1);
+    }
+    if (c->phase == TRYING || (c->phase == STEADY && c->steps % LOOK == LOOK - 1)) {
+        WEIR_TRY(weir_allreduce(c->env.coll, c->env.same, c->told, write_told(c, step), &most));
+        if (c->phase == TRYING)
+            read_told(c);
+    }
+    c->until = weir_net_now(c->env.same->net);
+    return WEIR_OK;
+}
+
+/* ---- choosing ---- */
+
+static double best_measured(const weir_choose *c, int *which)
+{
+    double best = 0;
+
+    for (int k = 0; k < c->policies; k++)
+        if (c->policy[k].tried && (best == 0 || c->policy[k].measured < best)) {
+            best = c->policy[k].measured;
+            *which = k;
+        }
+    return best;
+}
+
+static bool worth(const weir_choose *c, const weir_policy *p, double best)
+{
+    double cost = p->last > p->predicted ? p->last : p->predicted;
+
+    return p->predicted <= NARROW * best || HOPELESS * cost <= SHARE * (c->clock - p->at);
+}
+
+/* Makes the mix. It is worth trying if no other policy says the same, and if it is foreseen to win. */
+static bool mix_worth(weir_choose *c, weir_policy *mix, double best, weir_turn turn)
+{
+    weir_forecast_best(&c->forecast, turn, mix->pick);
+    for (const weir_policy *p = c->policy; p < c->policy + c->policies; p++)
+        if (p != mix && (p->tried || p < c->policy + c->plain) && !memcmp(p->pick, mix->pick, (size_t)c->env.lanes * sizeof *p->pick))
+            return false;
+    mix->predicted = weir_forecast_step(&c->forecast, mix->pick, turn);
+    return mix->predicted < best;
+}
+
+/* The next to be tried, -1: that was all. Dense is tried in any case where nothing is known, or not any more: the link is read off it. */
+static int next_policy(weir_choose *c, weir_turn turn)
+{
+    int next = -1, which = 0, mix = c->chosen == c->plain ? c->plain + 1 : c->plain;
+    double best = best_measured(c, &which);
+
+    if (!c->policy[0].tried && strcmp(c->choice.why, "due"))
+        return 0;
+    for (int k = 0; k < c->plain; k++) {
+        weir_policy *p = &c->policy[k];
+        if (p->tried)
+            continue;
+        p->predicted = weir_forecast_step(&c->forecast, p->pick, turn);
+        if (worth(c, p, best) && (next < 0 || p->predicted < c->policy[next].predicted))
+            next = k;
+    }
+    if (next >= 0 || c->policy[mix].tried)
+        return next;
+    return mix_worth(c, &c->policy[mix], best, turn) ? mix : -1;
+}
+
+static void begin_round(weir_choose *c, const char *why, weir_turn turn)
+{
+    weir_policy *p = &c->policy[c->chosen];
+
+    c->choice.why = why;
+    weir_forecast_forget(&c->forecast);
+    for (int k = 0; k < c->policies; k++) {
+        c->policy[k].tried = false;
+        c->policy[k].measured = c->policy[k].predicted = NAN;
+    }
+    if (c->fitted)
+        p->predicted = weir_forecast_step(&c->forecast, p->pick, turn);
+    c->phase = TRYING;
+    run(c, c->chosen);
+}
+
+static void tell(const weir_choose *c)
+{
+    char text[400] = "";
+    size_t n = 0;
+
+    if (c->env.same->me || !weir_log_on(WEIR_LOG_INFO, "codec"))
+        return;
+    for (int k = 0; k < c->policies && n < sizeof text; k++)
+        if (k < c->plain || c->policy[k].tried)
+            n += (size_t)snprintf(text + n, sizeof text - n, "%s%s %.2f ms (predicted %.2f)", k ? ", " : "", c->policy[k].name, 1e3 * c->policy[k].measured, 1e3 * c->policy[k].predicted);
+    weir_log(WEIR_LOG_INFO, "codec", "auto, step %llu, %s: %s; taken: %s", (unsigned long long)c->choice.step, c->choice.why, text, c->policy[c->chosen].name);
+}
+
+static void decide(weir_choose *c, weir_turn turn)
+{
+    int taken = 0, before = c->chosen;
+    double best = best_measured(c, &taken);
+
+    if (c->policy[before].measured <= ALIKE * best)
+        taken = before;
+    if (c->policy[0].tried && c->policy[0].measured <= ALIKE * best)
+        taken = 0;
+    c->calm = taken != before || strcmp(c->choice.why, "changed") ? LOOK : 2 * c->calm < c->set->every ? 2 * c->calm : c->set->every;
+    c->chosen = taken;
+    c->base = c->policy[taken].measured;
+    c->choice = (weir_choice){turn.step + 1, c->choice.why, c->policy, c->policies, taken, before, c->env.lane, c->env.lanes, c->forecast.collective, c->forecast.byte};
+    c->news = true;
+    c->phase = STEADY;
+    run(c, taken);
+    tell(c);
+}
+
+static void end_trial(weir_choose *c, weir_turn turn)
+{
+    weir_policy *p = &c->policy[c->running];
+    int next;
+
+    p->measured = p->last = median(c->time, c->times);
+    p->at = c->clock;
+    p->tried = true;
+    if (c->running == 0) {
+        weir_forecast_fit(&c->forecast, p->pick, c->line, p->measured);
+        c->fitted = true;
+        if (isnan(p->predicted))
+            p->predicted = weir_forecast_step(&c->forecast, p->pick, turn);
+    }
+    next = next_policy(c, turn);
+    if (next >= 0)
+        run(c, next);
+    else
+        decide(c, turn);
+}
+
+/* Lanes of dense steps: the least they took, and when they left in the last. */
+static void note_line(weir_choose *c)
+{
+    for (int i = 0; i < c->env.lanes; i++) {
+        double took = c->agreed[i].took;
+        if (c->times > 1 && c->line[i].took < took)
+            took = c->line[i].took;
+        c->line[i] = c->agreed[i];
+        c->line[i].took = took;
+    }
+}
+
+static void tried_step(weir_choose *c, weir_turn turn)
+{
+    double step = c->told[0], best;
+    bool skip = c->skip && step < LONG;
+    int which;
+
+    c->skip = false;
+    c->clock += step;
+    if (skip)
+        return;
+    c->time[c->times++] = step;
+    c->spent += step;
+    weir_forecast_see(&c->forecast, c->policy[c->running].pick, c->agreed);
+    if (c->running == 0)
+        note_line(c);
+    best = best_measured(c, &which);
+    if (c->times >= c->set->tries || c->spent >= LONG || (best > 0 && step > HOPELESS * best))
+        end_trial(c, turn);
+}
+
+static void steady_step(weir_choose *c, weir_turn turn)
+{
+    double step = c->told[0];
+
+    if (++c->steps % LOOK)
+        return;
+    c->clock += LOOK * step;
+    if (c->steps >= c->calm && (step > CHANGED * c->base || step < c->base / CHANGED))
+        begin_round(c, "changed", turn);
+    else if (c->steps >= c->set->every)
+        begin_round(c, "due", turn);
+}
+
+void weir_choose_turn(weir_choose *c, weir_turn turn)
+{
+    c->mark = c->until;
+    if (c->phase == TRYING)
+        tried_step(c, turn);
+    else if (c->phase == STEADY)
+        steady_step(c, turn);
+    else if (++c->steps >= UNTRIED && turn.epochs >= c->warmup)
+        begin_round(c, "first", turn);
+}
+
+const weir_choice *weir_choose_news(weir_choose *c, bool *trying)
+{
+    bool news = c->news;
+
+    *trying = c->phase != STEADY;
+    c->news = false;
+    return news ? &c->choice : NULL;
+}
