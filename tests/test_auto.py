@@ -6,7 +6,7 @@ from weirlib import SMALL, end, events, tensors, train, weir
 
 COMMON = ['--model', 'lenet', '--data', SMALL, '--batch', 32, '--threads', 1, '--lr', 0.01, '--eval-every', 0]
 MOMENTUM = ['--optim', 'sgd:momentum=0.9']
-SLOW, FAST = 'sim:nodes=3,rate=10M', 'sim:nodes=3,rate=1000G,latency=1us'
+SLOW, FAST = 'sim:nodes=3,rate=10M', 'sim:nodes=4,rate=1000G'
 
 
 def test_chooses_and_tells(tmp_path):
@@ -34,7 +34,8 @@ def test_dense_is_dense_to_the_last_bit(tmp_path):
     for codec in ('none', 'auto'):
         train(tmp_path / codec, '--steps', 12, '--net', FAST, '--codec', codec, '--optim', 'sgd:momentum=0', *COMMON)
     a, b = end(tmp_path / 'none'), end(tmp_path / 'auto')
-    assert set(events(tmp_path / 'auto', 'choice')[0]['measured_ms'].values()) - {None}
+    tried = events(tmp_path / 'auto', 'choice')[0]['measured_ms']
+    assert {k for k, ms in tried.items() if ms} == {'none'}      # nothing else was foreseen to be worth it: computing costs nothing here, and messages their latency
     assert a['params_hash'] == b['params_hash']
     assert b['sent_bytes'] < 1.01 * a['sent_bytes']      # but for what ranks agree upon
 
