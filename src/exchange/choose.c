@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { UNTRIED = 2 /* steps before the first trial: memory is touched for the first time */, LOOK = 10 /* steps between looks */, MOST_TRIES = 64, NUMBERS = 4 /* a lane */ };
+enum { UNTRIED = 3 /* steps before the first trial: memory is touched for the first time */, LOOK = 10 /* steps between looks */, MOST_TRIES = 64, NUMBERS = 4 /* a lane */ };
 static const double LONG = 3;      /* seconds of trial that are enough, however few steps they are */
 static const double ALIKE = 1.03;  /* so near to the best is as good */
 static const double HOPELESS = 2;  /* so many times the best: one step is enough to know */
@@ -243,6 +243,20 @@ static bool mix_worth(weir_choose *c, weir_policy *mix, double best, weir_turn t
     return mix->predicted < best;
 }
 
+/* The two best, where they are near each other, are tried once more, the better one last: a machine has bad moments, and the first of a round most of them. */
+static int next_again(const weir_choose *c)
+{
+    int best = 0, second = -1;
+    double least = best_measured(c, &best);
+
+    for (int k = 0; k < c->policies; k++)
+        if (k != best && c->policy[k].tried && c->policy[k].measured <= NARROW * least && (second < 0 || c->policy[k].measured < c->policy[second].measured))
+            second = k;
+    if (second < 0)
+        return -1;
+    return c->policy[second].tried == 1 ? second : c->policy[best].tried == 1 ? best : -1;
+}
+
 /* The next to be tried, -1: that was all. Dense is tried in any case where nothing is known, or not any more: the link is read off it. */
 static int next_policy(weir_choose *c, weir_turn turn)
 {
@@ -259,9 +273,9 @@ static int next_policy(weir_choose *c, weir_turn turn)
         if (worth(c, p, best) && (next < 0 || p->predicted < c->policy[next].predicted))
             next = k;
     }
-    if (next >= 0 || c->policy[mix].tried)
+    if (next >= 0)
         return next;
-    return mix_worth(c, &c->policy[mix], best, turn) ? mix : -1;
+    return !c->policy[mix].tried && mix_worth(c, &c->policy[mix], best, turn) ? mix : next_again(c);
 }
 
 static void begin_round(weir_choose *c, const char *why, weir_turn turn)
@@ -271,7 +285,7 @@ static void begin_round(weir_choose *c, const char *why, weir_turn turn)
     c->choice.why = why;
     weir_forecast_forget(&c->forecast);
     for (int k = 0; k < c->policies; k++) {
-        c->policy[k].tried = false;
+        c->policy[k].tried = 0;
         c->policy[k].measured = c->policy[k].predicted = NAN;
     }
     if (c->fitted)
@@ -315,11 +329,12 @@ static void decide(weir_choose *c, weir_turn turn)
 static void end_trial(weir_choose *c, weir_turn turn)
 {
     weir_policy *p = &c->policy[c->running];
+    double step = median(c->time, c->times);
     int next;
 
-    p->measured = p->last = median(c->time, c->times);
+    p->measured = p->last = p->tried && p->measured < step ? p->measured : step;
     p->at = c->clock;
-    p->tried = true;
+    p->tried++;
     if (c->running == 0) {
         weir_forecast_fit(&c->forecast, p->pick, c->line, p->measured);
         c->fitted = true;

@@ -2,7 +2,8 @@
  *
  * A policy names a codec for every lane: all dense, all by one candidate, or the mix of what is foreseen to be best for each lane by itself. Codecs take
  * time from the computing that they run beside, so a forecast (forecast.h) only says which policies are worth trying; what decides is whole steps, from commit
- * to commit, of each policy in turn, the slowest worker's counted, the median of a trial. Of two within 3 % dense is taken, then the one in use.
+ * to commit, of each policy in turn, the slowest worker's counted, the median of a trial; where the two best are near each other, both are tried once more. Of two
+ * within 3 % dense is taken, then the one in use.
  *
  * First some steps go dense. Then all is tried that may be worth it; again after `every` steps, where what is known to be slow is tried only if that costs
  * little of the time since it was tried last; and at once, all of it, when ten steps take 30 % more or less than they did in the trial. Steps that take
@@ -19,7 +20,7 @@ typedef struct weir_policy {
     double predicted, measured; /* seconds a step; NAN: was not foreseen, not tried this time */
     int *pick;                  /* by lane: which of its rivals */
     double last, at;            /* what it was last measured at, and when */
-    bool tried;                 /* this time */
+    int tried;                  /* this time: so often. Of two trials the faster one counts */
 } weir_policy;
 
 struct weir_choice {
