@@ -1,41 +1,14 @@
 /* choose.c - see choose.h. */
-#include "exchange/choose.h"
 #include "core/log.h"
-#include "exchange/forecast.h"
+#include "exchange/choose_inside.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { UNTRIED = 3 /* steps before the first trial: memory is touched for the first time */, LOOK = 10 /* steps between looks */, MOST_TRIES = 64, NUMBERS = 4 /* a lane */ };
+enum { UNTRIED = 3 /* steps before the first trial: memory is touched for the first time */, LOOK = 10 /* steps between looks */, NUMBERS = 4 /* a lane */ };
 static const double LONG = 3;      /* seconds of trial that are enough, however few steps they are */
 static const double ALIKE = 1.03;  /* so near to the best is as good */
-static const double HOPELESS = 2;  /* so many times the best: one step is enough to know */
-static const double NARROW = 1.25; /* what is foreseen to take that many times the best is not tried */
 static const double CHANGED = 1.3;
-static const double SHARE = 0.05;  /* of the time since it was tried last, that a trial of something slow may take */
-
-typedef enum { WARMING, TRYING, STEADY } phase;
-
-struct weir_choose {
-    weir_exchange_env env;
-    const weir_auto *set;
-    double warmup; /* the longest of the candidates', in epochs */
-    weir_forecast forecast;
-    bool fitted;
-    weir_policy policy[WEIR_AUTO_MOST + 2]; /* one a candidate, dense first; two mixes: the one in use, and another */
-    int policies, plain, running, chosen; /* plain: those that are no mix */
-    phase phase;
-    int64_t steps, calm; /* steps in this phase; so many are left alone */
-    bool skip;           /* the next step is the first of its policy */
-    double time[MOST_TRIES], spent;
-    int times;
-    double mark, until, ended; /* when the step before ended; when this one did; when its last lane was through */
-    weir_sight *seen, *agreed, *line; /* by lane: here; of all; of all, in dense steps */
-    double *told;
-    double base, clock; /* what a step took in the trial; seconds of steps so far, as agreed */
-    weir_choice choice;
-    bool news;
-};
 
 /* ---- making ---- */
 
@@ -150,7 +123,7 @@ weir_err weir_choose_sum(weir_choose *c, weir_lane *l, weir_ways *ways, weir_tur
 
 static double median(const double *x, int n)
 {
-    double y[MOST_TRIES];
+    double y[WEIR_CHOOSE_TRIES];
 
     for (int i = 0; i < n; i++) {
         int k = i;
@@ -213,71 +186,6 @@ weir_err weir_choose_agree(weir_choose *c)
 
 /* ---- choosing ---- */
 
-static double best_measured(const weir_choose *c, int *which)
-{
-    double best = 0;
-
-    for (int k = 0; k < c->policies; k++)
-        if (c->policy[k].tried && (best == 0 || c->policy[k].measured < best)) {
-            best = c->policy[k].measured;
-            *which = k;
-        }
-    return best;
-}
-
-static bool worth(const weir_choose *c, const weir_policy *p, double best)
-{
-    double cost = p->last > p->predicted ? p->last : p->predicted;
-
-    return p->predicted <= NARROW * best || HOPELESS * cost <= SHARE * (c->clock - p->at);
-}
-
-/* Makes the mix. It is worth trying if no other policy says the same, and if it is foreseen to win. */
-static bool mix_worth(weir_choose *c, weir_policy *mix, double best, weir_turn turn)
-{
-    weir_forecast_best(&c->forecast, turn, mix->pick);
-    for (const weir_policy *p = c->policy; p < c->policy + c->policies; p++)
-        if (p != mix && (p->tried || p < c->policy + c->plain) && !memcmp(p->pick, mix->pick, (size_t)c->env.lanes * sizeof *p->pick))
-            return false;
-    mix->predicted = weir_forecast_step(&c->forecast, mix->pick, turn);
-    return mix->predicted < best;
-}
-
-/* The two best, where they are near each other, are tried once more, the better one last: a machine has bad moments, and the first of a round most of them. */
-static int next_again(const weir_choose *c)
-{
-    int best = 0, second = -1;
-    double least = best_measured(c, &best);
-
-    for (int k = 0; k < c->policies; k++)
-        if (k != best && c->policy[k].tried && c->policy[k].measured <= NARROW * least && (second < 0 || c->policy[k].measured < c->policy[second].measured))
-            second = k;
-    if (second < 0)
-        return -1;
-    return c->policy[second].tried == 1 ? second : c->policy[best].tried == 1 ? best : -1;
-}
-
-/* The next to be tried, -1: that was all. Dense is tried in any case where nothing is known, or not any more: the link is read off it. */
-static int next_policy(weir_choose *c, weir_turn turn)
-{
-    int next = -1, which = 0, mix = c->chosen == c->plain ? c->plain + 1 : c->plain;
-    double best = best_measured(c, &which);
-
-    if (!c->policy[0].tried && strcmp(c->choice.why, "due"))
-        return 0;
-    for (int k = 0; k < c->plain; k++) {
-        weir_policy *p = &c->policy[k];
-        if (p->tried)
-            continue;
-        p->predicted = weir_forecast_step(&c->forecast, p->pick, turn);
-        if (worth(c, p, best) && (next < 0 || p->predicted < c->policy[next].predicted))
-            next = k;
-    }
-    if (next >= 0)
-        return next;
-    return !c->policy[mix].tried && mix_worth(c, &c->policy[mix], best, turn) ? mix : next_again(c);
-}
-
 static void begin_round(weir_choose *c, const char *why, weir_turn turn)
 {
     weir_policy *p = &c->policy[c->chosen];
@@ -310,7 +218,7 @@ static void tell(const weir_choose *c)
 static void decide(weir_choose *c, weir_turn turn)
 {
     int taken = 0, before = c->chosen;
-    double best = best_measured(c, &taken);
+    double best = weir_choose_best(c, &taken);
 
     if (c->policy[before].measured <= ALIKE * best)
         taken = before;
@@ -341,7 +249,7 @@ static void end_trial(weir_choose *c, weir_turn turn)
         if (isnan(p->predicted))
             p->predicted = weir_forecast_step(&c->forecast, p->pick, turn);
     }
-    next = next_policy(c, turn);
+    next = weir_choose_next(c, turn);
     if (next >= 0)
         run(c, next);
     else
@@ -375,8 +283,8 @@ static void tried_step(weir_choose *c, weir_turn turn)
     weir_forecast_see(&c->forecast, c->policy[c->running].pick, c->agreed);
     if (c->running == 0)
         note_line(c);
-    best = best_measured(c, &which);
-    if (c->times >= c->set->tries || c->spent >= LONG || (best > 0 && step > HOPELESS * best))
+    best = weir_choose_best(c, &which);
+    if (c->times >= c->set->tries || c->spent >= LONG || (best > 0 && step > WEIR_CHOOSE_HOPELESS * best))
         end_trial(c, turn);
 }
 
