@@ -287,10 +287,110 @@ static void conservation(void **state)
     check_conserved("auto:among=onebit+strom", "1B0C1A10", 1e-3);
 }
 
+/* ---- saved and loaded ---- */
+
+enum { FIELDS = 64 };
+typedef struct shelf { weir_io io; int fields; struct { char name[128]; float *x; size_t n; } field[FIELDS]; } shelf; /* io first */
+
+static weir_err shelf_range(weir_io *io, const char *name, float *x, size_t at, size_t n, size_t whole, weir_keep keep)
+{
+    shelf *s = (shelf *)io;
+    int k = 0;
+
+    (void)keep;
+    while (k < s->fields && strcmp(s->field[k].name, name))
+        k++;
+    CHECK(k < FIELDS);
+    if (k == s->fields) {
+        CHECK(!io->loading);
+        snprintf(s->field[k].name, sizeof s->field[k].name, "%s", name);
+        s->field[k].x = calloc(whole + 1, sizeof *x);
+        s->field[k].n = whole;
+        s->fields++;
+    }
+    CHECK(s->field[k].x && s->field[k].n == whole);
+    memcpy(io->loading ? x : s->field[k].x + at, io->loading ? s->field[k].x + at : x, n * sizeof *x);
+    return WEIR_OK;
+}
+
+/* What the lanes hold back in all, element by element; the sum of their speeds. */
+static void hold(const rig *r, double *held)
+{
+    for (const weir_lane *l = r->lane; l < r->lane + r->lanes; l++) {
+        for (size_t i = 0; l->held.now && i < l->bucket->n; i++) {
+            held[l->bucket->at + i] += (double)l->held.now[i];
+            held[N] += (double)l->speed.now[i];
+        }
+        for (size_t i = 0; l->owned.now && i < l->stripe[l->mine].bucket.n; i++)
+            held[l->bucket->at + l->stripe[l->mine].at + i] += (double)l->owned.now[i];
+    }
+}
+
+static weir_err save_and_load(rig *r, rig *fresh, weir_net *net, shelf *s, double (*held)[N + 1])
+{
+    static const char by[] = "1212101";
+    weir_ways *ways;
+
+    WEIR_TRY(rig_open(r, net, "auto:among=onebit+strom", "sgd:momentum=0.9"));
+    WEIR_TRY(weir_ways_make(r->lane, r->lanes, &r->group, 1, r->arena, &ways));
+    for (int k = 0; by[k]; k++) {
+        fill(r, (uint64_t)k);
+        for (weir_lane *l = r->lane; l < r->lane + r->lanes; l++) {
+            weir_lane_choose(l, l->rivals > 1 ? by[k] - '0' : 0);
+            WEIR_TRY(weir_lane_sum(l, ways, &r->coll, &r->group, (weir_turn){.step = (uint64_t)k}, 1));
+            weir_lane_commit(l);
+        }
+    }
+    hold(r, held[0]);
+    s->io = (weir_io){.range = shelf_range};
+    for (int i = 0; i < r->lanes; i++)
+        WEIR_TRY(weir_lane_state(&r->lane[i], &s->io));
+    WEIR_TRY(rig_open(fresh, net, "auto:among=onebit+strom", "sgd:momentum=0.9"));
+    WEIR_TRY(weir_ways_make(fresh->lane, fresh->lanes, &fresh->group, 1, fresh->arena, &ways));
+    s->io.loading = true;
+    for (int i = 0; i < r->lanes; i++)
+        WEIR_TRY(weir_lane_state(&fresh->lane[i], &s->io));
+    hold(fresh, held[1]);
+    return WEIR_OK;
+}
+
+static weir_err shelf_rank(weir_net *net, void *arg)
+{
+    rig *r = calloc(2, sizeof *r);
+    shelf *s = calloc(1, sizeof *s);
+    weir_err err;
+
+    CHECK(r && s);
+    r[0].arena = weir_arena_new();
+    r[1].arena = weir_arena_new();
+    err = save_and_load(&r[0], &r[1], net, s, arg);
+    weir_arena_free(r[0].arena);
+    weir_arena_free(r[1].arena);
+    for (int k = 0; k < s->fields; k++)
+        free(s->field[k].x);
+    free(s);
+    free(r);
+    return err;
+}
+
+static void saved_and_loaded(void **state)
+{
+    double(*held)[N + 1] = calloc(2, sizeof *held), most = 0;
+
+    (void)state;
+    ranks_all_ok(&(ranks){.net = "sim", .size = RANKS, .timeout = 10, .stall = 60, .fn = shelf_rank, .arg = held});
+    for (size_t i = 0; i <= N; i++) {
+        most = fmax(most, fabs(held[0][i]));
+        assert_true(fabs(held[0][i] - held[1][i]) <= 1e-4 * (1 + fabs(held[0][i])));
+    }
+    assert_true(most > 0.1);
+    free(held);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(slow_link), cmocka_unit_test(fast_link), cmocka_unit_test(among), cmocka_unit_test(changing_link), cmocka_unit_test(due),
-                                       cmocka_unit_test(conservation)};
+                                       cmocka_unit_test(conservation), cmocka_unit_test(saved_and_loaded)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

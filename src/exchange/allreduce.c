@@ -92,6 +92,17 @@ static weir_err finish(void *self, weir_commit *commit)
     return WEIR_OK;
 }
 
+/* The parameters are ready after every step; but what is done with them now takes time that is no step's. */
+static weir_err settle(void *self, weir_turn turn)
+{
+    const allreduce *x = self;
+
+    (void)turn;
+    if (x->choose)
+        weir_choose_pause(x->choose);
+    return WEIR_OK;
+}
+
 static const weir_choice *choice(void *self, bool *trying)
 {
     allreduce *x = self;
@@ -108,6 +119,7 @@ const weir_exchange weir_exchange_allreduce = {
     .init = init,
     .bucket = bucket,
     .finish = finish,
+    .settle = settle,
     .regroup = regroup,
     .choice = choice,
 };

@@ -171,8 +171,10 @@ weir_err weir_choose_agree(weir_choose *c)
 {
     double step = weir_net_now(c->env.same->net) - c->mark;
 
+    if (c->phase == TRYING && c->paused)
+        step = WEIR_NEVER; /* all hear of it */
     if (c->phase == STEADY) {
-        c->time[c->steps % LOOK] = step;
+        c->time[c->steps % LOOK] = c->paused ? c->base : step;
         step = median(c->time, (int)(c->steps % LOOK) + 1);
     }
     if (c->phase == TRYING || (c->phase == STEADY && c->steps % LOOK == LOOK - 1)) {
@@ -275,6 +277,8 @@ static void tried_step(weir_choose *c, weir_turn turn)
     int which;
 
     c->skip = false;
+    if (step >= WEIR_NEVER)
+        return;
     c->clock += step;
     if (skip)
         return;
@@ -310,7 +314,10 @@ void weir_choose_turn(weir_choose *c, weir_turn turn)
         steady_step(c, turn);
     else if (++c->steps >= UNTRIED && turn.epochs >= c->warmup)
         begin_round(c, "first", turn);
+    c->paused = false;
 }
+
+void weir_choose_pause(weir_choose *c) { c->paused = true; }
 
 const weir_choice *weir_choose_news(weir_choose *c, bool *trying)
 {

@@ -44,5 +44,7 @@ weir_err weir_choose_sum(weir_choose *, weir_lane *, weir_ways *, weir_turn, flo
 weir_err weir_choose_agree(weir_choose *);
 /* It has been: lanes may go by others from now on. */
 void weir_choose_turn(weir_choose *, weir_turn);
+/* Something else happens before the next step, on all ranks: that one is not timed. */
+void weir_choose_pause(weir_choose *);
 const weir_choice *weir_choose_news(weir_choose *, bool *trying);
 #endif

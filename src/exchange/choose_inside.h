@@ -19,7 +19,7 @@ struct weir_choose {
     int policies, plain, running, chosen; /* plain: those that are no mix */
     weir_choose_phase phase;
     int64_t steps, calm; /* steps in this phase; so many are left alone */
-    bool skip;           /* the next step is the first of its policy */
+    bool skip, paused;   /* the next step is the first of its policy; it is not timed */
     double time[WEIR_CHOOSE_TRIES], spent;
     int times;
     double mark, until, ended; /* when the step before ended; when this one did; when its last lane was through */

@@ -167,11 +167,15 @@ static size_t bucket_bytes(const weir_trainer *t)
     return bytes < LEAST_BUCKET ? LEAST_BUCKET : bytes > MOST_BUCKET ? MOST_BUCKET : bytes;
 }
 
-/* Rates are the user's: only a word about them. */
-static void warn_of_rate(const weir_trainer *t, const weir_codec *codec)
+/* Rates are the user's: only a word about them, for each codec that the first lane may go by. */
+static void warn_of_rate(const weir_trainer *t)
 {
-    if (!t->all.me && codec->rate > 0 && !t->steady)
+    for (const weir_rival *r = t->lane->rival; r < t->lane->rival + t->lane->rivals; r++) {
+        const weir_codec *codec = r->codec;
+        if (t->all.me || codec->rate <= 0 || t->steady)
+            continue;
         weir_log(WEIR_LOG_WARN, "train", "--codec %s wants a smaller rate than dense training does: about %g of it; --lr %s is taken as it is", codec->plug.name, codec->rate, t->set->lr);
+    }
 }
 
 static weir_err open_exchange(weir_trainer *t)
@@ -195,10 +199,10 @@ static weir_err open_exchange(weir_trainer *t)
     if (t->exact && !((const weir_codec *)codec)->raw)
         return weir_fail(WEIR_MISFIT, "--exact yes sums doubles: it cannot work with --codec %s", s->codec);
     bool whole = ((const weir_codec *)codec)->whole || ((const weir_optim *)optim)->whole;
-    warn_of_rate(t, (const weir_codec *)codec);
     weir_cut_rules rules = {bucket_bytes(t), whole, ((const weir_codec *)codec)->raw, t->small};
     WEIR_TRY(weir_buckets_cut(tensor, tensors, &rules, t->param, t->grad, t->arena, &bucket, &t->lanes));
     WEIR_TRY(weir_lanes_make(bucket, t->lanes, s->codec, t->dry ? "sgd" : s->optim, t->arena, &t->lane)); /* dry: one without a memory */
+    warn_of_rate(t);
     t->lane[t->lanes - 1].notes = WEIR_NOTES;
     for (int i = 0; i < t->lanes; i++) {
         t->lane[i].owner = t;
