@@ -41,12 +41,67 @@ def test_goes_on_with_other_workers(tmp_path, codec):
         assert all(v.size % workers == 0 for v in kept.values()) and any(np.any(v) for v in kept.values())
 
 
+@pytest.mark.parametrize('codec', ['strom', 'onebit'])
+def test_machines_first(tmp_path, codec):
+    two = ['--workers', 4, '--codec', codec, '--exchange', 'allreduce:hier=yes,each=2', *COMMON]
+    whole, cut = tmp_path / 'whole', tmp_path / 'cut'
+    train(whole, '--steps', 24, *two)
+    train(cut, '--steps', 13, *two)
+    assert end(whole)['replicas'] == 1
+    kept = tensors(cut / 'latest' / 'state.safetensors')
+    rows = [v.reshape(4, -1) for k, v in kept.items() if k.endswith('.residual')]
+    assert rows and all(np.any(r[0]) and np.any(r[2]) and not np.any(r[1]) and not np.any(r[3]) for r in rows)
+    train(cut, '--resume', cut, '--steps', 24)
+    assert end(cut)['params_hash'] == end(whole)['params_hash']
+    for workers, steps in ((3, 30), (5, 36)):
+        train(cut, '--resume', cut, '--workers', workers, '--steps', steps)
+        assert end(cut)['replicas'] == 1 and end(cut)['steps'] == steps
+    # on the one machine that this is, nothing is compressed; what was held back goes with the first step
+    train(cut, '--resume', cut, '--exchange', 'allreduce:hier=yes', '--steps', 40)
+    assert end(cut)['replicas'] == 1
+    assert not any(np.any(v) for k, v in tensors(cut / 'latest' / 'state.safetensors').items() if k.endswith('residual'))
+
+
+@pytest.mark.parametrize('clip', [[], ['--clip', 0.5]])
+def test_one_machine_is_dense(tmp_path, clip):
+    train(tmp_path / 'dense', '--steps', 20, '--workers', 3, *clip, *COMMON)
+    train(tmp_path / 'coded', '--steps', 20, '--workers', 3, '--codec', 'strom', '--exchange', 'allreduce:hier=yes', *clip, *COMMON)
+    assert distance(weights(tmp_path / 'coded'), weights(tmp_path / 'dense')) <= 1e-5
+
+
 def test_the_log_tells_of_the_codec(tmp_path):
     out = tmp_path / 'run'
     train(out, '--steps', 20, '--workers', 3, '--codec', 'strom', *COMMON)
     last = events(out, 'step')[-1]
-    assert last['residual_norm'] > 0 and last['codec_ms'] > 0 and last['sent_bytes'] < last['dense_bytes']
+    assert last['residual_norm'] > 0 and last['codec_ms'] > 0 and last['wire_ms'] > 0 and last['sent_bytes'] < last['dense_bytes']
     assert end(out)['ratio'] > 5
+    assert 0.002 < last['density'] < 0.05 and 0.3 < last['residual_over_tau'] < 100
+
+
+def test_the_log_tells_what_was_sent(tmp_path):
+    def steps(codec):
+        out = tmp_path / codec.replace(':', '-')
+        train(out, '--steps', 12, '--workers', 2, '--codec', codec, *COMMON)
+        return events(out, 'step')
+    # exactly so many: one in ten of each tensor (60,000 elements and more: rounding does not count)
+    assert all(abs(e['density'] - 0.1) < 1e-3 and e['residual_over_tau'] is None for e in steps('topk:select=exact,density=0.1'))
+    # an epoch has 32 steps: dense for two, then few
+    warm = steps('redsync:warmup=0.0625,density=0.01')
+    assert [e['density'] for e in warm[:2]] == [1, 1] and all(0 < e['density'] < 0.03 for e in warm[2:])
+    assert warm[1]['residual_norm'] == 0 < warm[2]['residual_norm']
+    # a threshold that gradients outgrow is seen
+    assert steps('strom:tau=1e-6')[-1]['residual_over_tau'] > 100
+    dense = steps('none')[-1]
+    assert dense['density'] == 1 and dense['residual_norm'] == 0 and dense['residual_over_tau'] is None and dense['codec_ms'] == 0 < dense['wire_ms']
+
+
+def test_another_rate_is_warned_of(tmp_path):
+    _, err = train(tmp_path / 'sign', '--steps', 2, '--workers', 2, '--codec', 'sign', *COMMON)
+    told = [e['what'] for e in events(tmp_path / 'sign', 'warning')]
+    assert len(told) == 1 and '--codec sign' in told[0] and '--lr 0.01' in told[0]
+    assert [l for l in err.splitlines() if 'warn' in l] == [l for l in err.splitlines() if told[0] in l] and err.count(told[0]) == 1
+    _, err = train(tmp_path / 'strom', '--steps', 2, '--workers', 2, '--codec', 'strom', *COMMON)
+    assert 'warn' not in err and not events(tmp_path / 'strom', 'warning')
 
 
 def test_exact_and_a_codec_do_not_mix(tmp_path):

@@ -90,7 +90,7 @@ static void buckets(void **state)
 enum { N = 50000 };
 typedef struct small { weir_tensor t[2]; float param[N], grad[N + WEIR_NOTES], copy[N]; weir_lane *lane; int lanes; } small;
 
-static weir_err small_make(small *s, const char *codec, weir_group *g, weir_coll_use *coll, weir_arena *a, const weir_exchange *x, void **self)
+static weir_err small_make(small *s, const char *codec, const char *exchange, weir_group *g, weir_coll_use *coll, weir_arena *a, const weir_exchange *x, void **self)
 {
     weir_bucket *b;
 
@@ -101,7 +101,7 @@ static weir_err small_make(small *s, const char *codec, weir_group *g, weir_coll
     WEIR_TRY(weir_buckets_cut(s->t, 2, &(weir_cut_rules){.bytes = 32768, .small = WEIR_SMALL}, s->param, s->grad, a, &b, &s->lanes));
     WEIR_TRY(weir_lanes_make(b, s->lanes, codec, "sgd:momentum=0.9", a, &s->lane));
     s->lane[s->lanes - 1].notes = WEIR_NOTES;
-    WEIR_TRY(weir_plug_make(&x->plug, "exchange", x->plug.name, a, self));
+    WEIR_TRY(weir_plug_make(&x->plug, "exchange", exchange, a, self));
     return x->init(*self, &(weir_exchange_env){g, g, coll, s->lane, s->lanes, a});
 }
 
@@ -124,7 +124,7 @@ static weir_err small_step(small *s, const weir_exchange *x, void *self, int mem
     return x->finish(self, &c);
 }
 
-typedef struct fate { const char *codec; bool disturbed; uint64_t hash[3], held[3]; } fate;
+typedef struct fate { const char *codec, *exchange; bool disturbed; uint64_t hash[3], held[3]; } fate;
 
 /* Parameters, and what is held back and on its way. */
 static void note(fate *f, const small *s, int me)
@@ -156,7 +156,7 @@ static weir_err fate_rank(weir_net *net, void *arg)
     if (!err)
         err = weir_coll_open("ring:segment=4096", &g, a, &coll);
     if (!err)
-        err = small_make(s, f->codec, &g, &coll, a, x, &self);
+        err = small_make(s, f->codec, f->exchange, &g, &coll, a, x, &self);
     for (uint64_t step = 0; step < 5 && !err; step++) {
         if (me == 2 && step >= 2)
             small_gradient(s, 2, step);
@@ -192,7 +192,7 @@ static weir_err plain_rank(weir_net *net, void *arg)
     if (!err)
         err = weir_coll_open("ring:segment=4096", &g, a, &coll);
     if (!err)
-        err = small_make(s, f->codec, &g, &coll, a, x, &self);
+        err = small_make(s, f->codec, f->exchange, &g, &coll, a, x, &self);
     for (uint64_t step = 0; step < 2 && !err; step++)
         err = small_step(s, x, self, me, step, -1);
     if (!err && me < 2) {
@@ -208,25 +208,34 @@ static weir_err plain_rank(weir_net *net, void *arg)
     return err;
 }
 
-static void check_transaction(const char *codec)
+static void check_transaction(const char *codec, const char *exchange)
 {
-    fate disturbed = {.codec = codec, .disturbed = true}, plain = {.codec = codec};
+    fate disturbed = {.codec = codec, .exchange = exchange, .disturbed = true}, plain = {.codec = codec, .exchange = exchange};
 
     assert_string_equal(run_ranks(3, plain_rank, &plain), "");
     assert_string_equal(run_ranks(3, fate_rank, &disturbed), "rank 2: left");
     for (int i = 0; i < 2; i++)
         if (plain.hash[i] != plain.hash[0] || disturbed.hash[i] != plain.hash[0] || disturbed.held[i] != plain.held[i])
-            fail_msg("%s: rank %d is not as if undisturbed", codec, i);
+            fail_msg("%s, %s: rank %d is not as if undisturbed", codec, exchange, i);
 }
 
 static void transaction(void **state)
 {
     (void)state;
     for (weir_plugs p = weir_codecs; *p; p++)
-        check_transaction((*p)->name);
-    check_transaction("int8:residual=yes");
-    check_transaction("redsync:warmup=0");
-    check_transaction("dgc:ramp=0");
+        check_transaction((*p)->name, "allreduce");
+    check_transaction("int8:residual=yes", "allreduce");
+    check_transaction("redsync:warmup=0", "allreduce");
+    check_transaction("dgc:ramp=0", "allreduce");
+}
+
+/* Two on one machine and one on another, who is lost: those left have one machine, and nothing to compress. */
+static void transaction_of_machines(void **state)
+{
+    (void)state;
+    check_transaction("strom", "allreduce:hier=yes,each=2");
+    check_transaction("onebit", "allreduce:hier=yes,each=2");
+    check_transaction("powersgd", "allreduce:hier=yes,each=2");
 }
 
 /* A gradient that is not finite changes nothing, and is named. */
@@ -243,7 +252,7 @@ static weir_err nan_rank(weir_net *net, void *arg)
     if (!err)
         err = weir_coll_open("ring", &g, a, &coll);
     if (!err)
-        err = small_make(s, "none", &g, &coll, a, &weir_exchange_allreduce, &self);
+        err = small_make(s, "none", "allreduce", &g, &coll, a, &weir_exchange_allreduce, &self);
     if (!err)
         err = small_step(s, &weir_exchange_allreduce, self, g.me, 0, -1);
     memcpy(s->copy, s->param, sizeof s->copy);
@@ -287,7 +296,7 @@ static weir_err exact_rank(weir_net *net, void *arg)
     if (!err)
         err = weir_coll_open("ring:segment=4096", &g, a, &coll);
     if (!err)
-        err = small_make(s, "none", &g, &coll, a, &weir_exchange_allreduce, &self);
+        err = small_make(s, "none", "allreduce", &g, &coll, a, &weir_exchange_allreduce, &self);
     for (int i = 0; i < N + WEIR_NOTES; i++) {
         exact[i] = g.me ? 0x1p-25 : 1 + i;
         s->grad[i] = NAN; /* is not looked at */
@@ -314,7 +323,7 @@ static void doubles_are_rounded_once(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(buckets), cmocka_unit_test(transaction), cmocka_unit_test(not_finite),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(buckets), cmocka_unit_test(transaction), cmocka_unit_test(transaction_of_machines), cmocka_unit_test(not_finite),
                                        cmocka_unit_test(doubles_are_rounded_once)};
 
     if (argc > 1)

@@ -32,6 +32,12 @@ typedef struct weir_feedback {
     {"warmup", WEIR_OPT_REAL, offsetof(weir_feedback, warmup), warmup_, "epochs that stay dense", .min = 0, .max = 1e6},                    \
     {"ramp", WEIR_OPT_REAL, offsetof(weir_feedback, ramp), ramp_, "epochs in which density falls from 1/4 by quarters", .min = 0, .max = 1e6}
 
+/* What a message says of itself, for the log. */
+typedef struct weir_told {
+    size_t sent; /* elements; one that is sent several times counts as often */
+    float *tau;  /* by view: the threshold beyond which elements are sent; 0: there is none. NULL: nobody asks */
+} weir_told;
+
 typedef struct weir_codec {
     weir_plug plug;
     weir_combine combine;
@@ -44,6 +50,7 @@ typedef struct weir_codec {
     char mark;       /* of its messages, in their head */
     double rate;     /* the factor on the learning rate that its promise is made with; 0: 1 */
     double drop;     /* points of accuracy that it may lose against dense (bench/convergence) */
+    double adamw_drop; /* what it lost with AdamW there, one seed; 0: no more than with SGD, or not known */
     const weir_sum *sum; /* ADD: how two messages add */
     weir_err (*init)(void *self, const weir_bucket *, weir_arena *);
     size_t (*bound)(const void *self); /* bytes of the worst message, its head included */
@@ -59,6 +66,8 @@ typedef struct weir_codec {
     weir_err (*decode)(void *self, weir_turn, const void *msg, size_t len, float *acc);
     /* With rounds > 1, where what this rank sent is not its message's alone to say: takes from x what was sent of it. NULL: encode did. */
     void (*settle)(void *self, float *x);
+    /* Looks at a message that encode wrote. NULL: it sends every element, and has no thresholds. */
+    void (*told)(const void *self, const void *msg, weir_told *);
     /* The step is committed: what was put aside becomes the state. NULL: nothing is. */
     void (*keep)(void *self);
     /* Fields to keep in a checkpoint. NULL: none. */

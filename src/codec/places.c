@@ -39,6 +39,16 @@ weir_places weir_places_write(const uint32_t *word, size_t words, size_t n, cons
     return r;
 }
 
+size_t weir_places_sent(const weir_bucket *b, const void *msg)
+{
+    const weir_places *row = (const weir_places *)(const void *)((const char *)msg + WEIR_MESSAGE_HEAD);
+    size_t sent = 0;
+
+    for (int v = 0; v < b->views; v++)
+        sent += row[v].words;
+    return sent;
+}
+
 /* ---- reading ---- */
 
 /* A part being read: blocks of words, each asked of the memory a good while before it is added to, as places lie far apart. */

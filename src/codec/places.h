@@ -30,6 +30,8 @@ weir_places weir_places_write(const uint32_t *word, size_t words, size_t n, cons
 
 /* The rows behind a message's head, and the first part. */
 static inline weir_places *weir_places_rows(void *msg) { return (weir_places *)(void *)((char *)msg + WEIR_MESSAGE_HEAD); }
+/* How many words a message of this bucket has. */
+size_t weir_places_sent(const weir_bucket *, const void *msg);
 /* Decodes a whole message of this codec's for this bucket. */
 weir_err weir_places_decode(const weir_codec *, const weir_bucket *, const void *msg, size_t len, float *acc);
 #endif

@@ -220,6 +220,8 @@ static weir_err decode(void *self, weir_turn turn, const void *msg, size_t len, 
     return weir_places_decode(&weir_codec_redsync, ((const redsync *)self)->bucket, msg, len, acc);
 }
 
+static void told(const void *self, const void *msg, weir_told *to) { to->sent = weir_places_sent(((const redsync *)self)->bucket, msg); }
+
 static weir_err state(void *self, weir_io *io)
 {
     redsync *s = self;
@@ -239,6 +241,7 @@ const weir_codec weir_codec_redsync = {
     .usual = usual,
     .encode = encode,
     .decode = decode,
+    .told = told,
     .keep = keep,
     .state = state,
 };

@@ -195,6 +195,16 @@ static weir_err decode(void *self, weir_turn turn, const void *msg, size_t len, 
     return weir_places_decode(&weir_codec_strom, ((const strom *)self)->bucket, msg, len, acc);
 }
 
+static void told(const void *self, const void *msg, weir_told *to)
+{
+    const weir_bucket *b = ((const strom *)self)->bucket;
+    const weir_places *row = (const weir_places *)(const void *)((const char *)msg + WEIR_MESSAGE_HEAD);
+
+    to->sent = weir_places_sent(b, msg);
+    for (int v = 0; v < b->views && to->tau; v++)
+        to->tau[v] = row[v].value;
+}
+
 static weir_err state(void *self, weir_io *io)
 {
     strom *s = self;
@@ -214,6 +224,7 @@ const weir_codec weir_codec_strom = {
     .usual = usual,
     .encode = encode,
     .decode = decode,
+    .told = told,
     .keep = keep,
     .state = state,
 };

@@ -96,6 +96,8 @@ weir_err weir_topk_encode(void *self, weir_turn turn, weir_feed *f, void *msg, s
     return WEIR_OK;
 }
 
+void weir_topk_told(const void *self, const void *msg, weir_told *to) { to->sent = weir_places_sent(((const weir_topk *)self)->bucket, msg); }
+
 weir_err weir_topk_decode(void *self, weir_turn turn, const void *msg, size_t len, float *acc)
 {
     const weir_topk *s = self;

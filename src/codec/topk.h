@@ -24,11 +24,12 @@ weir_err weir_topk_init(weir_topk *, const weir_codec *, const weir_bucket *, we
 size_t weir_topk_bound(const void *);
 size_t weir_topk_usual(const void *, weir_turn);
 weir_err weir_topk_encode(void *, weir_turn, weir_feed *, void *msg, size_t *len);
+void weir_topk_told(const void *, const void *msg, weir_told *);
 weir_err weir_topk_decode(void *, weir_turn, const void *msg, size_t len, float *acc);
 
 #define WEIR_TOPK(name_, help_, options_, mark_, init_)                                                                                                                                                \
     {                                                                                                                                                                                                  \
         .plug = {name_, help_, sizeof(weir_topk), options_}, .combine = WEIR_COMBINE_GATHER, .rounds = 1, .sparse = true, .mark = mark_, .drop = 0.6, .init = init_, .bound = weir_topk_bound,         \
-        .usual = weir_topk_usual, .encode = weir_topk_encode, .decode = weir_topk_decode,                                                                                                              \
+        .usual = weir_topk_usual, .encode = weir_topk_encode, .decode = weir_topk_decode, .told = weir_topk_told,                                                                                                              \
     }
 #endif

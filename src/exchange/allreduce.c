@@ -1,26 +1,57 @@
 /* allreduce.c - everybody sums the gradient, everybody steps: synchronous SGD. */
 #include "core/vec.h"
 #include "exchange/choose.h"
+#include "exchange/hier.h"
 #include "exchange/parts.h"
 #include <math.h>
 
 typedef struct allreduce {
+    bool hier;
+    int64_t each;
     weir_exchange_env env;
     weir_parts *parts;
     weir_ways *ways;
     weir_choose *choose; /* NULL: there is nothing to choose */
-    bool early; /* clipped before the exchange: no lane leaves before all of the gradient is there */
+    weir_hier level;
+    bool levels; /* machines first: `level` is open */
+    bool early;  /* clipped before the exchange: no lane leaves before all of the gradient is there */
 } allreduce;
+
+static const weir_opt options[] = {
+    {"hier", WEIR_OPT_BOOL, offsetof(allreduce, hier), "no", "with a codec: workers of a machine sum as they are, one of each goes through the codec"},
+    {"each", WEIR_OPT_INT, offsetof(allreduce, each), "0", "with hier: so many ranks in a row are taken for a machine (0: as they really lie)", .min = 0, .max = 1e9},
+    {0},
+};
+
+/* Who does not lead needs no memory, but says that it owns no stripe. */
+static weir_err make_ways(allreduce *x, const weir_exchange_env *env)
+{
+    if (!x->levels || x->level.leads)
+        return weir_ways_make(env->lane, env->lanes, x->levels ? &x->level.outer : env->same, env->seed, env->arena, &x->ways);
+    x->ways = NULL;
+    for (weir_lane *l = env->lane; l < env->lane + env->lanes; l++)
+        if (l->feedback && l->codec->combine == WEIR_COMBINE_STRIPE)
+            WEIR_TRY(weir_stripes_make(l, NULL, env->arena));
+    return WEIR_OK;
+}
 
 static weir_err init(void *self, const weir_exchange_env *env)
 {
     allreduce *x = self;
 
     x->env = *env;
-    x->early = false;
-    for (int i = 0; i < env->lanes; i++)
-        x->early |= env->clip > 0 && env->lane[i].held.now;
-    WEIR_TRY(weir_ways_make(env->lane, env->lanes, env->same, env->seed, env->arena, &x->ways));
+    x->early = x->levels = false;
+    for (weir_lane *l = env->lane; l < env->lane + env->lanes; l++) {
+        x->early |= env->clip > 0 && l->held.now;
+        x->levels |= x->hier && l->feedback;
+        if (x->hier && l->rivals > 1)
+            return weir_fail(WEIR_MISFIT, "--exchange allreduce:hier=yes compresses between machines by one codec: --codec auto cannot choose it there");
+        l->held.fresh = l->speed.fresh = l->owned.fresh = false; /* of a step that met its end */
+        l->stray = true;
+    }
+    if (x->levels)
+        WEIR_TRY(weir_hier_open(&x->level, env->same, env->coll, x->each, env->arena));
+    WEIR_TRY(make_ways(x, env));
     WEIR_TRY(weir_choose_make(env, &x->choose));
     return x->parts ? WEIR_OK : weir_parts_make(env->lane, env->lanes, env->arena, &x->parts);
 }
@@ -39,23 +70,35 @@ static weir_err blame(const weir_exchange_env *env, uint64_t step)
     return weir_fail(WEIR_NAN, "step %llu: the gradient's norm is beyond what a number holds", (unsigned long long)step + 1);
 }
 
+/* What this worker has, or its machine, becomes the sum of all. */
 static weir_err sum(allreduce *x, weir_lane *lane, weir_turn turn, float scale)
 {
-    return x->choose ? weir_choose_sum(x->choose, lane, x->ways, turn, scale) : weir_lane_sum(lane, x->ways, x->env.coll, x->env.same, turn, scale);
+    if (x->choose)
+        return weir_choose_sum(x->choose, lane, x->ways, turn, scale);
+    return x->levels ? weir_hier_out(&x->level, lane, x->ways, turn, scale) : weir_lane_sum(lane, x->ways, x->env.coll, x->env.same, turn, scale);
 }
 
 static weir_err bucket(void *self, weir_lane *lane, weir_turn turn)
 {
     allreduce *x = self;
 
-    return x->early ? WEIR_OK : sum(x, lane, turn, 1);
+    if (x->early)
+        return WEIR_OK;
+    if (x->levels)
+        WEIR_TRY(weir_hier_in(&x->level, lane));
+    return sum(x, lane, turn, 1);
 }
 
-/* What p workers add is clipped at 1/sqrt(p) of the bound on each of them: their sum is, if they point anywhere, within it. */
+/* What p workers (or machines, whose workers have summed) add is clipped at 1/sqrt(p) of the bound on each of them: their sum is, if they point
+ * anywhere, within it. */
 static weir_err sum_clipped(allreduce *x, const weir_commit *commit)
 {
-    double norm = weir_net_dry(x->env.all->net) ? 0 : sqrt(weir_parts_sumsq(x->parts, &x->env)), most = commit->clip / sqrt(x->env.same->size);
+    bool adds = !weir_net_dry(x->env.all->net) && !(x->levels && !x->level.leads);
+    double norm, most = commit->clip / sqrt(x->levels ? x->level.machines : x->env.same->size);
 
+    for (int i = 0; i < x->env.lanes && x->levels; i++)
+        WEIR_TRY(weir_hier_in(&x->level, &x->env.lane[i]));
+    norm = adds ? sqrt(weir_parts_sumsq(x->parts, &x->env)) : 0;
     if (!isfinite(norm))
         return blame(&x->env, commit->turn.step);
     for (int i = 0; i < x->env.lanes; i++)
@@ -72,6 +115,7 @@ static weir_err finish(void *self, weir_commit *commit)
 
     if (x->early)
         WEIR_TRY(sum_clipped(x, commit));
+    x->level.settled = true;
     if (weir_net_dry(x->env.all->net)) /* nothing is there to step */
         return WEIR_OK;
     norm = sqrt(weir_parts_sumsq(x->parts, &x->env));
@@ -111,15 +155,23 @@ static const weir_choice *choice(void *self, bool *trying)
     return x->choose ? weir_choose_news(x->choose, trying) : NULL;
 }
 
+static weir_err hand_over(void *self, const int *stay, int count)
+{
+    const weir_exchange_env *env = &((allreduce *)self)->env;
+
+    return weir_lanes_hand(env->lane, env->lanes, env->same, stay, count);
+}
+
 static weir_err regroup(void *self, const weir_exchange_env *env) { return init(self, env); }
 
 const weir_exchange weir_exchange_allreduce = {
-    .plug = {"allreduce", "gradients are summed over all workers, who step alike: synchronous SGD", sizeof(allreduce), NULL},
+    .plug = {"allreduce", "gradients are summed over all workers, who step alike: synchronous SGD", sizeof(allreduce), options},
     .chooses = true,
     .init = init,
     .bucket = bucket,
     .finish = finish,
     .settle = settle,
+    .hand_over = hand_over,
     .regroup = regroup,
     .choice = choice,
 };

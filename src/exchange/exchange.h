@@ -49,7 +49,10 @@ typedef struct weir_exchange {
     weir_err (*serve)(void *self);
     /* Drains, and leaves in the parameters what evaluation and checkpoints use, equal on all ranks. NULL: nothing to do. [blocks] */
     weir_err (*settle)(void *self, weir_turn);
-    /* The groups have changed: from now on these. NULL: cannot. [blocks] */
+    /* The groups are going to change, and all of their members are there: called on each of them with the ranks that stay, the same on all. What the others hold
+     * back goes to those; then regroup on those that stay, init on those that come. NULL: nothing is held back. [blocks] */
+    weir_err (*hand_over)(void *self, const int *stay, int count);
+    /* The groups have changed: from now on these. What a lost member held back is lost. NULL: cannot. [blocks] */
     weir_err (*regroup)(void *self, const weir_exchange_env *);
     weir_err (*state)(void *self, weir_io *); /* beyond the lanes' own. NULL: none */
     /* Between steps: the last choice of codecs, once; NULL: none since it was asked for. *trying: others are being tried now. NULL: never chooses. */

@@ -1,6 +1,7 @@
 /* lane.c - one bucket's memory: made, committed, saved. Its way out and back is in ways.c. */
 #include "exchange/lane.h"
 #include "core/vec.h"
+#include <math.h>
 #include <stdio.h>
 
 static weir_err make_pair(weir_pair *p, size_t n, weir_arena *arena)
@@ -22,6 +23,8 @@ static weir_err make_memory(weir_lane *lane, weir_arena *arena)
     if (!residual || lane->bucket->dry)
         return WEIR_OK;
     WEIR_TRY(make_pair(&lane->held, lane->bucket->n, arena));
+    if (!(lane->told.tau = WEIR_NEW(arena, float, lane->bucket->views)))
+        return weir_fail_nomem((size_t)lane->bucket->views * sizeof(float));
     if (!correct || !lane->optim->momentum || !lane->optim->momentum(lane->stepper, &lane->momentum))
         return WEIR_OK;
     return make_pair(&lane->speed, lane->bucket->n, arena);
@@ -58,7 +61,7 @@ bool weir_lane_warm(const weir_lane *lane, weir_turn turn)
     return !lane->feedback || turn.epochs >= lane->feedback->warmup + lane->feedback->ramp;
 }
 
-static void turn_over(weir_pair *p)
+void weir_pair_turn(weir_pair *p)
 {
     float *old = p->now;
 
@@ -71,11 +74,10 @@ static void turn_over(weir_pair *p)
 
 void weir_lane_commit(weir_lane *lane)
 {
-    if (lane->held.fresh)
-        lane->holds = lane->leaves;
-    turn_over(&lane->held);
-    turn_over(&lane->speed);
-    turn_over(&lane->owned);
+    weir_pair_turn(&lane->held);
+    weir_pair_turn(&lane->speed);
+    weir_pair_turn(&lane->owned);
+    lane->stray = lane->leaves;
     if (!lane->codec->keep)
         return;
     lane->codec->keep(lane->coder);
@@ -85,7 +87,28 @@ void weir_lane_commit(weir_lane *lane)
         lane->codec->keep(lane->owner_coder);
 }
 
-double weir_lane_held(const weir_lane *lane) { return lane->held.now ? weir_vec_best()->sumsq(lane->held.now, lane->bucket->n) : 0; }
+/* By tiles: twice looked at, read once. */
+void weir_lane_backlog(const weir_lane *lane, weir_backlog *to)
+{
+    const weir_vec *vec = weir_vec_best();
+
+    for (int v = 0; v < lane->bucket->views && lane->held.now; v++) {
+        const weir_view *w = &lane->bucket->view[v];
+        float tau = lane->told.tau[v], most = 0, here;
+        double sum;
+        for (size_t n = weir_view_length(w), k = 0; k < n; k += WEIR_TILE) {
+            size_t some = n - k < WEIR_TILE ? n - k : WEIR_TILE;
+            const float *x = lane->held.now + w->at + k;
+            to->sumsq += vec->sumsq(x, some);
+            if (!(tau > 0))
+                continue;
+            vec->size(x, some, &sum, &here);
+            most = here > most ? here : most;
+        }
+        if (tau > 0)
+            to->over = fmax(to->over, (double)most / (double)tau);
+    }
+}
 
 /* Every element has one owner. All ranks name all tensors, if only to say that they own nothing of them. */
 static weir_err keep_owned(weir_lane *lane, weir_io *io)
@@ -134,14 +157,12 @@ weir_err weir_lane_state(weir_lane *lane, weir_io *io)
 {
     const weir_bucket *b = lane->bucket;
 
+    lane->stray |= io->loading;
     if (lane->optim->state)
         WEIR_TRY(lane->optim->state(lane->stepper, b, io));
     if (lane->held.now)
         WEIR_TRY(weir_bucket_keep(b, "residual", lane->held.now, WEIR_KEEP_SUM, io));
     if (lane->speed.now)
         WEIR_TRY(weir_bucket_keep(b, "corrected", lane->speed.now, WEIR_KEEP_SUM, io));
-    WEIR_TRY(lane->rivals > 1 ? keep_rivals(lane, io) : keep_codec(lane, io));
-    if (io->loading)
-        lane->holds = weir_lane_held(lane) > 0;
-    return WEIR_OK;
+    return lane->rivals > 1 ? keep_rivals(lane, io) : keep_codec(lane, io);
 }

@@ -41,7 +41,8 @@ typedef struct weir_lane {
     void *stepper;
     weir_momentum momentum; /* taken over from the optimiser; factor 0: it keeps its own */
     weir_pair held, speed;  /* NULLs where none is kept; they are the lane's, whichever codec it goes by */
-    bool holds, leaves;     /* holds: not all of what is held back is 0; leaves: nor will be when this step is committed */
+    bool stray;             /* not all of what is held may be this codec's to send: a dense step lets it go */
+    bool leaves;            /* the step that is under way goes through the codec: something may be held back when it is committed */
     bool waits;             /* its plain floats go with the next lane's, which has `before` of them in front of its own */
     size_t before;
     weir_stripe *stripe;    /* STRIPE: one a member; what is held back of this one's own, as its owner, is `owned` */
@@ -51,7 +52,8 @@ typedef struct weir_lane {
     size_t notes;     /* floats behind the bucket's gradient that are summed with it (the last lane's, see exchange.h) */
     double *exact;    /* the gradient with its notes as sums in double, which are exchanged in its place; NULL: floats are */
     void *owner;      /* whose lane it is: the exchange passes it on, unread */
-    double codec_s;   /* seconds spent in the codec since the last look */
+    weir_told told;   /* of the step's message; in warm-up all of it is sent */
+    double codec_s, wire_s; /* seconds spent in the codec since the last look; in the rest of weir_lane_sum: on the wire, and waiting for others */
 } weir_lane;
 
 /* Cuts the flat vector into buckets of about `bytes` (the first ones smaller, so that the wire starts early), never a tensor that
@@ -70,21 +72,40 @@ weir_err weir_lanes_make(weir_bucket *, int count, const char *codec, const char
 /* From the next step on the lane goes by this one. What the last one's owner held back waits with the rest of what this worker holds back. Between steps. */
 void weir_lane_choose(weir_lane *, int rival);
 
+/* Cuts the bucket anew, for these members; NULL: this worker is none of them, and owns nothing. What was held back of the stripe owned so far waits with
+ * the rest of what this worker holds back: so it does when stripes are dropped. */
+weir_err weir_stripes_make(weir_lane *, const weir_group *, weir_arena *);
+void weir_stripes_drop(weir_lane *);
+
 /* Memory in which lanes take turns, for a group. */
 typedef struct weir_ways weir_ways;
 weir_err weir_ways_make(weir_lane *, int lanes, const weir_group *, uint64_t seed, weir_arena *, weir_ways **);
 /* The gradient of this lane, times `scale`, becomes the sum over the group, through the lane's codec; of doubles the sum is rounded once. What is
  * not finite is WEIR_NAN and names the tensor. Nothing counts before weir_lane_commit. [blocks] */
 weir_err weir_lane_sum(weir_lane *, weir_ways *, weir_coll_use *, weir_group *, weir_turn, float scale);
+/* The same as if the codec's warm-up were not over. [blocks] */
+weir_err weir_lane_dense(weir_lane *, weir_ways *, weir_coll_use *, weir_group *, weir_turn, float scale);
 /* Whether the codec's warm-up is over. */
 bool weir_lane_warm(const weir_lane *, weir_turn);
 void weir_lane_commit(weir_lane *);
-/* The square of the norm of what is held back here. */
-double weir_lane_held(const weir_lane *);
 /* For those who go through all rivals (rival.c): spreads this one out; makes them for a spec; what an owner held back joins what is held back. */
 void weir_lane_turn_to(weir_lane *, int rival);
 weir_err weir_rivals_make(weir_lane *, const char *spec, weir_arena *);
 weir_err weir_rivals_init(weir_lane *, weir_arena *);
 void weir_lane_fold(weir_lane *);
+
+void weir_pair_turn(weir_pair *); /* what is fresh counts */
+
+/* What is held back here, and momentum, on all members of a group, becomes its first one's. [blocks] */
+weir_err weir_lane_collect(weir_lane *, weir_coll_use *, weir_group *);
+/* A group is going to change, and all of its members are there: each calls it with the ranks that stay, in an order that is the same on all. What those who leave
+ * hold back, also as owners of stripes, and their momentum, is divided among those: what was sent and what is held back come to the same sum. [blocks] */
+weir_err weir_lanes_hand(weir_lane *, int lanes, weir_group *, const int *stay, int count);
+/* Adds to it what is held back in this lane. */
+typedef struct weir_backlog {
+    double sumsq; /* the square of its norm */
+    double over;  /* the largest of it, as a multiple of its tensor's threshold; 0: there are no thresholds */
+} weir_backlog;
+void weir_lane_backlog(const weir_lane *, weir_backlog *);
 weir_err weir_lane_state(weir_lane *, weir_io *);
 #endif

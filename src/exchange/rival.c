@@ -80,7 +80,7 @@ void weir_lane_fold(weir_lane *l)
         return;
     weir_vec_best()->add(l->held.now + mine->at, l->owned.now, mine->bucket.n);
     memset(l->owned.now, 0, mine->bucket.n * sizeof(float));
-    l->holds = true;
+    l->stray = true;
 }
 
 void weir_lane_choose(weir_lane *l, int k)

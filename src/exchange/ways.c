@@ -6,7 +6,6 @@
  *           gets it
  *
  * Every rank decodes the same messages in the same order: sums have the same bits everywhere. */
-#include "core/rng.h"
 #include "core/vec.h"
 #include "exchange/lane.h"
 #include <string.h>
@@ -23,69 +22,6 @@ struct weir_ways {
 
 /* ---- memory ---- */
 
-/* Of a view, the first row that begins at or after `place`. */
-static size_t row_at(const weir_view *v, size_t place)
-{
-    size_t row = place > v->at && v->cols ? (place - v->at + v->cols - 1) / v->cols : 0;
-
-    return row < v->rows ? row : v->rows;
-}
-
-/* Stripe i: the rows that begin in the i-th of p equal parts of the bucket. They lie in a row. */
-static weir_err cut_stripe(const weir_bucket *b, int p, int i, weir_arena *arena, weir_stripe *s)
-{
-    size_t low = weir_cut(b->n, p, i), high = weir_cut(b->n, p, i + 1);
-    weir_view *view = WEIR_NEW(arena, weir_view, b->views);
-
-    if (!view)
-        return weir_fail_nomem((size_t)b->views * sizeof *view);
-    s->bucket = (weir_bucket){.id = b->id, .view = view, .dry = b->dry};
-    for (int v = 0; v < b->views; v++) {
-        const weir_view *w = &b->view[v];
-        size_t from = row_at(w, low), to = i == p - 1 ? w->rows : row_at(w, high);
-        if (from == to)
-            continue;
-        if (!s->bucket.views)
-            s->at = w->at + from * w->cols;
-        view[s->bucket.views++] = (weir_view){w->tensor, s->bucket.n, to - from, w->cols, w->first + from * w->cols};
-        s->bucket.n += (to - from) * w->cols;
-    }
-    s->bucket.at = b->at + s->at;
-    return WEIR_OK;
-}
-
-static weir_err make_coder(const weir_lane *l, const weir_bucket *b, weir_arena *arena, void **coder)
-{
-    WEIR_TRY(weir_plug_make(&l->codec->plug, "codec", l->spec, arena, coder));
-    return l->codec->init(*coder, b, arena);
-}
-
-static weir_err make_stripes(weir_lane *l, const weir_group *g, weir_arena *arena)
-{
-    weir_stripe *s = WEIR_NEW(arena, weir_stripe, g->size);
-    size_t n;
-
-    if (!s)
-        return weir_fail_nomem((size_t)g->size * sizeof *s);
-    for (int i = 0; i < g->size; i++) {
-        WEIR_TRY(cut_stripe(l->bucket, g->size, i, arena, &s[i]));
-        WEIR_TRY(make_coder(l, &s[i].bucket, arena, &s[i].coder));
-        s[i].bytes = l->codec->bound(s[i].coder);
-    }
-    WEIR_TRY(make_coder(l, &s[g->me].bucket, arena, &l->owner_coder));
-    n = s[g->me].bucket.n;
-    weir_lane_fold(l); /* stripes change hands */
-    l->stripe = s;
-    l->stripes = g->size;
-    l->mine = g->me;
-    l->owned = (weir_pair){0};
-    if (!l->feedback->residual || l->bucket->dry)
-        return WEIR_OK;
-    l->owned.now = WEIR_NEW(arena, float, n);
-    l->owned.next = WEIR_NEW(arena, float, n);
-    return l->owned.now && l->owned.next ? WEIR_OK : weir_fail_nomem(2 * n * sizeof(float));
-}
-
 static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
 
 /* What the lane needs of `mine` and of `all`. */
@@ -100,7 +36,7 @@ static weir_err measure(weir_lane *l, const weir_group *g, weir_arena *arena, si
         *all = larger(*all, l->codec->combine == WEIR_COMBINE_GATHER ? bound * (size_t)g->size : 0);
         return WEIR_OK;
     }
-    WEIR_TRY(make_stripes(l, g, arena));
+    WEIR_TRY(weir_stripes_make(l, g, arena));
     for (int i = 0; i < g->size; i++)
         sum += l->stripe[i].bytes;
     *mine = larger(*mine, sum);
@@ -245,6 +181,8 @@ static weir_err gather(weir_lane *l, weir_ways *w, weir_coll_use *coll, weir_gro
     size_t len, bound = l->codec->bound(l->coder);
 
     WEIR_TRY(encode(l, l->coder, turn, f, w->mine, &len, g, l->bucket));
+    if (l->codec->told)
+        l->codec->told(l->coder, w->mine, &l->told);
     WEIR_TRY(tell_lengths(w, coll, g, len));
     for (int i = 0; i < g->size; i++)
         if (w->len[i] > bound)
@@ -328,29 +266,45 @@ static weir_err stripe(weir_lane *l, weir_ways *w, weir_coll_use *coll, weir_gro
     return WEIR_OK;
 }
 
-/* Floats as they are, and all that was held back with them. Where momentum is the lane's, it is so from the first step on. */
+/* What is held back here goes with a dense step: nothing would send it before the next one that is not. */
+static void let_go(weir_lane *l)
+{
+    const weir_stripe *s;
+
+    l->held.fresh = false;
+    if (!l->stray || !l->held.now)
+        return;
+    weir_vec_best()->add(l->bucket->grad, l->held.now, l->bucket->n);
+    memset(l->held.next, 0, l->bucket->n * sizeof(float));
+    l->held.fresh = true;
+    if (!l->owned.now)
+        return;
+    s = &l->stripe[l->mine];
+    weir_vec_best()->add(l->bucket->grad + s->at, l->owned.now, s->bucket.n);
+    memset(l->owned.next, 0, s->bucket.n * sizeof(float));
+    l->owned.fresh = true;
+}
+
+/* Floats as they are. Where momentum is the lane's, it is so from the first step on. */
 static weir_err plain(weir_lane *l, weir_ways *w, weir_coll_use *coll, weir_group *g, weir_turn turn, float scale)
 {
     size_t n = l->bucket->n + l->notes;
 
+    l->leaves = false;
     if (l->exact) {
         WEIR_TRY(weir_allreduce(coll, g, l->exact, n, &weir_sum_f64));
         weir_vec_best()->narrow(l->bucket->grad, l->exact, n);
         return WEIR_OK;
     }
-    if ((l->speed.now || scale != 1 || l->holds) && !weir_net_dry(g->net)) {
+    if ((l->speed.now || scale != 1) && !weir_net_dry(g->net)) {
         weir_feed f = feed(w, l, g->me, scale);
-        f.held = l->holds ? l->held.now : NULL;
+        f.held = NULL;
         f.mask = false;
-        float *x = weir_feed_whole(&f, 0, f.n);
-        if (f.held) {
-            memcpy(l->bucket->grad, x, f.n * sizeof *x);
-            memset(x, 0, f.n * sizeof *x);
-        }
+        weir_feed_whole(&f, 0, f.n);
         l->speed.fresh = l->speed.now != NULL;
         WEIR_TRY(check(&f, l->bucket, turn));
     }
-    l->held.fresh = l->holds;
+    let_go(l);
     if (l->waits)
         return WEIR_OK;
     return weir_allreduce(coll, g, l->before ? l->bucket->grad - l->before : l->bucket->grad, n + l->before, &weir_sum_f32);
@@ -371,18 +325,40 @@ static weir_err rehearse(weir_lane *l, weir_ways *w, weir_coll_use *coll, weir_g
     return weir_allgather(coll, g, NULL, w->off, w->len);
 }
 
-weir_err weir_lane_sum(weir_lane *l, weir_ways *w, weir_coll_use *coll, weir_group *g, weir_turn turn, float scale)
+static weir_err sum(weir_lane *l, weir_ways *w, weir_coll_use *coll, weir_group *g, weir_turn turn, float scale)
 {
     weir_feed f;
 
-    l->leaves = l->feedback && turn.epochs >= l->feedback->warmup;
-    if (!l->leaves)
+    if (!l->feedback || turn.epochs < l->feedback->warmup)
         return plain(l, w, coll, g, turn, scale);
     if (weir_net_dry(g->net))
         return rehearse(l, w, coll, g, turn);
     f = feed(w, l, g->me, scale);
+    l->leaves = true;
     l->held.fresh = l->held.now != NULL;
     l->speed.fresh = l->speed.now != NULL;
     return l->codec->combine == WEIR_COMBINE_ADD ? add(l, w, coll, g, turn, &f) : l->codec->combine == WEIR_COMBINE_GATHER ? gather(l, w, coll, g, turn, &f)
                                                                                                                       : stripe(l, w, coll, g, turn, &f);
+}
+
+static weir_err timed(weir_err (*way)(weir_lane *, weir_ways *, weir_coll_use *, weir_group *, weir_turn, float), weir_lane *l, weir_ways *w, weir_coll_use *coll, weir_group *g,
+                      weir_turn turn, float scale)
+{
+    double begun = weir_net_now(g->net), coded = l->codec_s;
+    weir_err err;
+
+    l->told.sent = l->bucket->n;
+    err = way(l, w, coll, g, turn, scale);
+    l->wire_s += weir_net_now(g->net) - begun - (l->codec_s - coded);
+    return err;
+}
+
+weir_err weir_lane_sum(weir_lane *l, weir_ways *w, weir_coll_use *coll, weir_group *g, weir_turn turn, float scale)
+{
+    return timed(sum, l, w, coll, g, turn, scale);
+}
+
+weir_err weir_lane_dense(weir_lane *l, weir_ways *w, weir_coll_use *coll, weir_group *g, weir_turn turn, float scale)
+{
+    return timed(plain, l, w, coll, g, turn, scale);
 }

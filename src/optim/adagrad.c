@@ -45,6 +45,7 @@ static const weir_opt options[] = {
 
 const weir_optim weir_optim_adagrad = {
     .plug = {"adagrad", "each weight's rate falls with what it has met", sizeof(adagrad), options},
+    .adaptive = true,
     .init = init,
     .step = step,
     .state = state,

@@ -15,6 +15,7 @@ static const weir_opt options[] = {
 
 const weir_optim weir_optim_adamw = {
     .plug = {"adamw", "Adam with decay apart from the gradient", sizeof(weir_moments), options},
+    .adaptive = true,
     .init = weir_moments_init,
     .step = step,
     .state = weir_moments_state,

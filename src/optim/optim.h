@@ -9,6 +9,7 @@ typedef struct weir_momentum { float factor; bool nesterov; } weir_momentum;
 
 typedef struct weir_optim {
     weir_plug plug;
+    bool adaptive; /* steps each element by what its own gradients were, which a codec brings late or in bursts */
     bool whole; /* needs whole tensors in a bucket (norms per layer) */
     weir_err (*init)(void *self, const weir_bucket *, weir_arena *);
     /* b->param moves by b->grad * scale at the given rate. Views whose tensor does not decay are not decayed. */

@@ -32,11 +32,13 @@ weir_err weir_journal_open(const weir_journal_setup *set, weir_journal **journal
     return WEIR_OK;
 }
 
+bool weir_journal_logs(const weir_journal *j) { return j && (j->file || j->set.event); }
+
 weir_json *weir_journal_event(weir_journal *j, const char *event)
 {
     weir_json *e;
 
-    if (!j || (!j->file && !j->set.event) || !(e = weir_json_object()))
+    if (!weir_journal_logs(j) || !(e = weir_json_object()))
         return NULL;
     weir_json_put_text(e, "event", event);
     weir_json_put_real(e, "t", weir_now(j->set.rt) - j->set.began);

@@ -1,7 +1,9 @@
 /* report.c - the log's events and the lines for people. */
 #include "train/report.h"
+#include "core/log.h"
 #include "core/vec.h"
 #include "exchange/choose.h"
+#include "train/warn.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,6 +60,30 @@ weir_err weir_report_start(weir_journal *j, const weir_trainer *t)
     return weir_journal_write(j, e);
 }
 
+static weir_err warn_of(weir_journal *j, const weir_trainer *t, const weir_codec *codec, const weir_optim *optim)
+{
+    char text[WEIR_WARNINGS][WEIR_WHY_MAX];
+    int n = weir_warnings(codec, optim, t->set->lr, text);
+
+    for (int i = 0; i < n; i++) {
+        weir_json *e = weir_journal_event(j, "warning");
+        weir_log(WEIR_LOG_WARN, "train", "%s", text[i]);
+        if (!e)
+            continue;
+        weir_json_put_text(e, "what", text[i]);
+        WEIR_TRY(weir_journal_write(j, e));
+    }
+    return WEIR_OK;
+}
+
+/* For each codec that the first lane may go by. */
+weir_err weir_report_warnings(weir_journal *j, const weir_trainer *t)
+{
+    for (int k = 0; k < t->lane->rivals && j; k++)
+        WEIR_TRY(warn_of(j, t, t->lane->rival[k].codec, t->lane->optim));
+    return WEIR_OK;
+}
+
 /* What a dense float32 ring all-reduce sends in one step, over all ranks. */
 static double dense_bytes(const weir_trainer *t) { return 8.0 * (double)t->params * (t->all.size - 1); }
 
@@ -86,7 +112,10 @@ weir_err weir_report_step(weir_journal *j, const weir_trainer *t, const weir_ste
     weir_json_put_real(e, "wait_ms", r->wait_s * 1e3);
     weir_json_put_real(e, "compute_ms", r->compute_s * 1e3);
     weir_json_put_real(e, "codec_ms", r->codec_s * 1e3);
+    weir_json_put_real(e, "wire_ms", r->wire_s * 1e3);
+    weir_json_put_real(e, "density", r->density);
     weir_json_put_real(e, "residual_norm", r->held);
+    weir_json_put_real(e, "residual_over_tau", r->over);
     return weir_journal_write(j, e);
 }
 

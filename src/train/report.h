@@ -17,6 +17,8 @@ void weir_tally_step(weir_tally *, const weir_step_report *);
 void weir_tally_evaluated(weir_tally *, const weir_trainer *, const weir_score *, double seconds);
 
 weir_err weir_report_start(weir_journal *, const weir_trainer *);
+/* On stderr, and in the log. */
+weir_err weir_report_warnings(weir_journal *, const weir_trainer *);
 void weir_report_live(weir_journal *, const weir_trainer *, const weir_step_report *);
 weir_err weir_report_step(weir_journal *, const weir_trainer *, const weir_step_report *);
 /* Which codecs are used from now on, if that was looked at since the last call. */

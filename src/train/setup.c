@@ -1,7 +1,6 @@
 /* setup.c - opening and closing a trainer. */
 #include "coll/flight.h"
 #include "core/hash.h"
-#include "core/log.h"
 #include "nn/share.h"
 #include "train/trainer.h"
 #include <math.h>
@@ -167,17 +166,6 @@ static size_t bucket_bytes(const weir_trainer *t)
     return bytes < LEAST_BUCKET ? LEAST_BUCKET : bytes > MOST_BUCKET ? MOST_BUCKET : bytes;
 }
 
-/* Rates are the user's: only a word about them, for each codec that the first lane may go by. */
-static void warn_of_rate(const weir_trainer *t)
-{
-    for (const weir_rival *r = t->lane->rival; r < t->lane->rival + t->lane->rivals; r++) {
-        const weir_codec *codec = r->codec;
-        if (t->all.me || codec->rate <= 0 || t->steady)
-            continue;
-        weir_log(WEIR_LOG_WARN, "train", "--codec %s wants a smaller rate than dense training does: about %g of it; --lr %s is taken as it is", codec->plug.name, codec->rate, t->set->lr);
-    }
-}
-
 static weir_err open_exchange(weir_trainer *t)
 {
     const weir_settings *s = t->set;
@@ -202,7 +190,6 @@ static weir_err open_exchange(weir_trainer *t)
     weir_cut_rules rules = {bucket_bytes(t), whole, ((const weir_codec *)codec)->raw, t->small};
     WEIR_TRY(weir_buckets_cut(tensor, tensors, &rules, t->param, t->grad, t->arena, &bucket, &t->lanes));
     WEIR_TRY(weir_lanes_make(bucket, t->lanes, s->codec, t->dry ? "sgd" : s->optim, t->arena, &t->lane)); /* dry: one without a memory */
-    warn_of_rate(t);
     t->lane[t->lanes - 1].notes = WEIR_NOTES;
     for (int i = 0; i < t->lanes; i++) {
         t->lane[i].owner = t;
@@ -285,13 +272,14 @@ void weir_trainer_close(weir_trainer *t)
     weir_arena_free(t->arena);
 }
 
-double weir_trainer_held(const weir_trainer *t)
+void weir_trainer_look(const weir_trainer *t, weir_step_report *report)
 {
-    double sum = 0;
+    weir_backlog all = {0};
 
     for (int i = 0; i < t->lanes; i++)
-        sum += weir_lane_held(&t->lane[i]);
-    return sqrt(sum);
+        weir_lane_backlog(&t->lane[i], &all);
+    report->held = sqrt(all.sumsq);
+    report->over = all.over > 0 ? all.over : NAN;
 }
 
 uint64_t weir_trainer_hash(const weir_trainer *t) { return weir_hash(t->param, t->dry ? 0 : t->params * sizeof(float), 0); }

@@ -179,6 +179,21 @@ static void settle_accounts(weir_trainer *t, uint64_t samples)
     t->last.whole = true;
 }
 
+/* What codecs have counted; the next step's count begins anew. */
+static void report_codecs(weir_trainer *t, weir_step_report *report)
+{
+    double sent = 0, all = 0;
+
+    for (weir_lane *l = t->lane; l < t->lane + t->lanes; l++) {
+        report->codec_s += l->codec_s;
+        report->wire_s += l->wire_s;
+        l->codec_s = l->wire_s = 0;
+        sent += l->codec->sparse ? (double)l->told.sent : 0;
+        all += l->codec->sparse ? (double)l->bucket->n : 0;
+    }
+    report->density = t->dry ? NAN : all > 0 ? sent / all : 1;
+}
+
 weir_err weir_trainer_step(weir_trainer *t, weir_step_report *report)
 {
     uint64_t samples = weir_plan_samples(&t->plan, t->step);
@@ -205,8 +220,7 @@ weir_err weir_trainer_step(weir_trainer *t, weir_step_report *report)
         .step = t->step, .samples = samples, .epoch = (double)t->step / (double)t->epoch_steps, .loss = t->dry ? NAN : notes(t)[WEIR_NOTE_LOSS],
         .rate = t->commit.rate, .norm = t->commit.norm, .seconds = weir_now(t->rt) - begun, .compute_s = computed - begun,
         .wait_s = weir_now(t->rt) - computed};
-    for (int i = 0; i < t->lanes; i++)
-        report->codec_s += t->lane[i].codec_s, t->lane[i].codec_s = 0;
+    report_codecs(t, report);
     return WEIR_OK;
 }
 

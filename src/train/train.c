@@ -203,7 +203,6 @@ static weir_err log_last(session *s, weir_trainer *t)
         return WEIR_OK;
     if (!s->last.whole)
         WEIR_TRY(weir_trainer_flush(t, &s->last));
-    s->last.held = weir_trainer_held(t);
     WEIR_TRY(weir_report_step(s->journal, t, &s->last));
     s->last.step = 0;
     return WEIR_OK;
@@ -215,6 +214,8 @@ static weir_err one_step(session *s, weir_trainer *t)
 
     t->last = s->last;
     WEIR_TRY(weir_trainer_step(t, &report));
+    if (weir_journal_logs(s->journal))
+        weir_trainer_look(t, &report);
     weir_tally_step(&s->tally, &report);
     weir_report_live(s->journal, t, &report);
     s->last = t->last;
@@ -283,6 +284,7 @@ static weir_err run(weir_comm *comm, session *s)
     weir_log(WEIR_LOG_INFO, "train", "rank and size by %s; %d buckets, %zu parameters, step %llu of %llu", s->place->source, t->lanes, t->params,
              (unsigned long long)t->step, (unsigned long long)t->steps);
     WEIR_TRY(weir_report_start(s->journal, t));
+    WEIR_TRY(weir_report_warnings(s->journal, t));
     WEIR_TRY(weir_trainer_begin(t));
     WEIR_TRY(weir_trainer_check(t));
     WEIR_TRY(steps(s, t));

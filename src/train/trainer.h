@@ -23,8 +23,9 @@ typedef enum {
 typedef struct weir_step_report {
     uint64_t step, samples; /* step counts from 1 */
     double epoch, loss, rate, norm;
-    double seconds, compute_s, wait_s, codec_s;
-    double held; /* the norm of what this rank holds back */
+    double seconds, compute_s, wait_s, codec_s, wire_s; /* codec and wire: on the comm task, while this rank computes or waits */
+    double density; /* of what goes through sparse codecs, the share that this rank sent */
+    double held, over; /* the norm of what this rank holds back; the largest of it in thresholds, not a number where there are none */
     double sent, received; /* bytes that all ranks gave to the wire for its exchange: known when the next step's notes are in */
     bool whole;            /* they are known */
 } weir_step_report;
@@ -87,7 +88,8 @@ weir_err weir_trainer_settle(weir_trainer *);
 /* Sums doubles over the ranks; gathers one number of each. */
 weir_err weir_trainer_sum(weir_trainer *, double *, int n);
 weir_err weir_trainer_gather(weir_trainer *, uint64_t mine, uint64_t *all);
-double weir_trainer_held(const weir_trainer *); /* the norm of what this rank holds back */
+/* Fills in what is held back, now: for steps that are logged. */
+void weir_trainer_look(const weir_trainer *, weir_step_report *);
 double weir_peak_rss_mib(void);
 uint64_t weir_trainer_hash(const weir_trainer *);
 /* How many different parameter vectors the ranks hold: 1 if all agree. */
