@@ -1,5 +1,4 @@
 /* allreduce.c - everybody sums the gradient, everybody steps: synchronous SGD. */
-#include "core/vec.h"
 #include "exchange/choose.h"
 #include "exchange/hier.h"
 #include "exchange/parts.h"
@@ -56,20 +55,6 @@ static weir_err init(void *self, const weir_exchange_env *env)
     return x->parts ? WEIR_OK : weir_parts_make(env->lane, env->lanes, env->arena, &x->parts);
 }
 
-static weir_err blame(const weir_exchange_env *env, uint64_t step)
-{
-    const weir_vec *vec = weir_vec_best();
-
-    for (int i = 0; i < env->lanes; i++) {
-        const weir_bucket *b = env->lane[i].bucket;
-        for (int v = 0; v < b->views; v++)
-            if (!vec->finite(b->grad + b->view[v].at, b->view[v].rows * b->view[v].cols))
-                return weir_fail(WEIR_NAN, "step %llu: the gradient of %s is not finite", (unsigned long long)step + 1,
-                                 b->view[v].tensor->name);
-    }
-    return weir_fail(WEIR_NAN, "step %llu: the gradient's norm is beyond what a number holds", (unsigned long long)step + 1);
-}
-
 /* What this worker has, or its machine, becomes the sum of all. */
 static weir_err sum(allreduce *x, weir_lane *lane, weir_turn turn, float scale)
 {
@@ -100,7 +85,7 @@ static weir_err sum_clipped(allreduce *x, const weir_commit *commit)
         WEIR_TRY(weir_hier_in(&x->level, &x->env.lane[i]));
     norm = adds ? sqrt(weir_parts_sumsq(x->parts, &x->env)) : 0;
     if (!isfinite(norm))
-        return blame(&x->env, commit->turn.step);
+        return weir_parts_blame(&x->env, commit->turn.step);
     for (int i = 0; i < x->env.lanes; i++)
         WEIR_TRY(sum(x, &x->env.lane[i], commit->turn, norm > most ? (float)(most / norm) : 1));
     return WEIR_OK;
@@ -120,7 +105,7 @@ static weir_err finish(void *self, weir_commit *commit)
         return WEIR_OK;
     norm = sqrt(weir_parts_sumsq(x->parts, &x->env));
     if (!isfinite(norm))
-        return blame(&x->env, commit->turn.step);
+        return weir_parts_blame(&x->env, commit->turn.step);
     if (commit->clip > 0 && norm > commit->clip && !x->early)
         scale = (float)(commit->clip / norm);
     if (commit->keep) {

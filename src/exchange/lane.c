@@ -56,6 +56,37 @@ weir_err weir_lanes_make(weir_bucket *bucket, int count, const char *codec, cons
     return WEIR_OK;
 }
 
+weir_feed weir_lane_feed(const weir_lane *l, uint64_t seed, int me, float scale, float *tile)
+{
+    return (weir_feed){
+        .n = l->bucket->n, .bad = l->bucket->n, .grad = l->bucket->grad, .scale = scale, .held = l->held.now, .hold = l->held.next, .speed = l->speed.now,
+        .sped = l->speed.next, .momentum = l->momentum.factor, .nesterov = l->momentum.nesterov,
+        .mask = l->speed.now && l->feedback && l->feedback->mask && l->codec->sparse, .key = seed ^ ((uint64_t)me << 24 | (uint64_t)l->bucket->id << 1), .tile = tile};
+}
+
+/* The tile in which something was not finite has been noted: which tensor was it? */
+weir_err weir_lane_check(const weir_feed *f, const weir_bucket *b, weir_turn turn)
+{
+    if (f->bad == f->n)
+        return WEIR_OK;
+    for (int v = b->views - 1; v >= 0; v--)
+        if (b->view[v].at <= f->bad || v == 0)
+            return weir_fail(WEIR_NAN, "step %llu: the gradient of %s is not finite", (unsigned long long)turn.step + 1, b->view[v].tensor->name);
+    return WEIR_OK;
+}
+
+static float unit_of(const weir_lane *lane) { return lane->unit > 0 ? lane->unit : 1; }
+
+void weir_lane_in_unit(weir_lane *lane, float unit)
+{
+    float *memory[] = {lane->held.now, lane->speed.now};
+
+    for (int i = 0; i < 2; i++)
+        if (memory[i] && unit != unit_of(lane))
+            weir_vec_best()->scale(memory[i], unit / unit_of(lane), lane->bucket->n);
+    lane->unit = unit;
+}
+
 bool weir_lane_warm(const weir_lane *lane, weir_turn turn)
 {
     return !lane->feedback || turn.epochs >= lane->feedback->warmup + lane->feedback->ramp;
@@ -91,6 +122,7 @@ void weir_lane_commit(weir_lane *lane)
 void weir_lane_backlog(const weir_lane *lane, weir_backlog *to)
 {
     const weir_vec *vec = weir_vec_best();
+    double unit = (double)unit_of(lane) * (double)unit_of(lane);
 
     for (int v = 0; v < lane->bucket->views && lane->held.now; v++) {
         const weir_view *w = &lane->bucket->view[v];
@@ -99,7 +131,7 @@ void weir_lane_backlog(const weir_lane *lane, weir_backlog *to)
         for (size_t n = weir_view_length(w), k = 0; k < n; k += WEIR_TILE) {
             size_t some = n - k < WEIR_TILE ? n - k : WEIR_TILE;
             const float *x = lane->held.now + w->at + k;
-            to->sumsq += vec->sumsq(x, some);
+            to->sumsq += vec->sumsq(x, some) / unit;
             if (!(tau > 0))
                 continue;
             vec->size(x, some, &sum, &here);
@@ -158,6 +190,7 @@ weir_err weir_lane_state(weir_lane *lane, weir_io *io)
     const weir_bucket *b = lane->bucket;
 
     lane->stray |= io->loading;
+    weir_lane_in_unit(lane, 1);
     if (lane->optim->state)
         WEIR_TRY(lane->optim->state(lane->stepper, b, io));
     if (lane->held.now)

@@ -45,6 +45,7 @@ typedef struct weir_lane {
     bool leaves;            /* the step that is under way goes through the codec: something may be held back when it is committed */
     bool waits;             /* its plain floats go with the next lane's, which has `before` of them in front of its own */
     size_t before;
+    float unit;             /* what they hold is so many times a gradient; 0: once */
     weir_stripe *stripe;    /* STRIPE: one a member; what is held back of this one's own, as its owner, is `owned` */
     int stripes, mine;
     void *owner_coder;
@@ -85,6 +86,11 @@ weir_err weir_ways_make(weir_lane *, int lanes, const weir_group *, uint64_t see
 weir_err weir_lane_sum(weir_lane *, weir_ways *, weir_coll_use *, weir_group *, weir_turn, float scale);
 /* The same as if the codec's warm-up were not over. [blocks] */
 weir_err weir_lane_dense(weir_lane *, weir_ways *, weir_coll_use *, weir_group *, weir_turn, float scale);
+/* What the lane's codec is fed on member `me`, and afterwards the verdict: WEIR_NAN names the tensor. `tile`: WEIR_TILE floats. */
+weir_feed weir_lane_feed(const weir_lane *, uint64_t seed, int me, float scale, float *tile);
+weir_err weir_lane_check(const weir_feed *, const weir_bucket *, weir_turn);
+/* From now on what is held back, and its momentum, are in this unit. */
+void weir_lane_in_unit(weir_lane *, float unit);
 /* Whether the codec's warm-up is over. */
 bool weir_lane_warm(const weir_lane *, weir_turn);
 void weir_lane_commit(weir_lane *);
@@ -103,9 +109,9 @@ weir_err weir_lane_collect(weir_lane *, weir_coll_use *, weir_group *);
 weir_err weir_lanes_hand(weir_lane *, int lanes, weir_group *, const int *stay, int count);
 /* Adds to it what is held back in this lane. */
 typedef struct weir_backlog {
-    double sumsq; /* the square of its norm */
+    double sumsq; /* the square of its norm, as a gradient */
     double over;  /* the largest of it, as a multiple of its tensor's threshold; 0: there are no thresholds */
 } weir_backlog;
 void weir_lane_backlog(const weir_lane *, weir_backlog *);
-weir_err weir_lane_state(weir_lane *, weir_io *);
+weir_err weir_lane_state(weir_lane *, weir_io *); /* as gradients, whatever the unit */
 #endif

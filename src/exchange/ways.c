@@ -84,14 +84,6 @@ weir_err weir_ways_make(weir_lane *lane, int lanes, const weir_group *g, uint64_
 
 /* ---- feeding ---- */
 
-static weir_feed feed(const weir_ways *w, const weir_lane *l, int me, float scale)
-{
-    return (weir_feed){
-        .n = l->bucket->n, .bad = l->bucket->n, .grad = l->bucket->grad, .scale = scale, .held = l->held.now, .hold = l->held.next, .speed = l->speed.now,
-        .sped = l->speed.next, .momentum = l->momentum.factor, .nesterov = l->momentum.nesterov,
-        .mask = l->speed.now && l->feedback && l->feedback->mask && l->codec->sparse, .key = w->seed ^ ((uint64_t)me << 24 | (uint64_t)l->bucket->id << 1), .tile = w->tile};
-}
-
 /* A part of it, as a bucket of its own. */
 static weir_feed narrow(const weir_feed *whole, size_t at, size_t n, int number)
 {
@@ -107,17 +99,6 @@ static weir_feed narrow(const weir_feed *whole, size_t at, size_t n, int number)
     return f;
 }
 
-/* The tile in which something was not finite has been noted: which tensor was it? */
-static weir_err check(const weir_feed *f, const weir_bucket *b, weir_turn turn)
-{
-    if (f->bad == f->n)
-        return WEIR_OK;
-    for (int v = b->views - 1; v >= 0; v--)
-        if (b->view[v].at <= f->bad || v == 0)
-            return weir_fail(WEIR_NAN, "step %llu: the gradient of %s is not finite", (unsigned long long)turn.step + 1, b->view[v].tensor->name);
-    return WEIR_OK;
-}
-
 static void clear(weir_lane *l) { memset(l->bucket->grad, 0, l->bucket->n * sizeof(float)); }
 
 static weir_err encode(weir_lane *l, void *coder, weir_turn turn, weir_feed *f, void *msg, size_t *len, weir_group *g, const weir_bucket *b)
@@ -126,7 +107,7 @@ static weir_err encode(weir_lane *l, void *coder, weir_turn turn, weir_feed *f, 
     weir_err err = l->codec->encode(coder, turn, f, msg, len);
 
     l->codec_s += weir_net_now(g->net) - begun;
-    return err ? err : check(f, b, turn);
+    return err ? err : weir_lane_check(f, b, turn);
 }
 
 static weir_err decode(weir_lane *l, void *coder, weir_turn turn, const void *msg, size_t len, float *acc, weir_group *g, int from)
@@ -297,12 +278,12 @@ static weir_err plain(weir_lane *l, weir_ways *w, weir_coll_use *coll, weir_grou
         return WEIR_OK;
     }
     if ((l->speed.now || scale != 1) && !weir_net_dry(g->net)) {
-        weir_feed f = feed(w, l, g->me, scale);
+        weir_feed f = weir_lane_feed(l, w->seed, g->me, scale, w->tile);
         f.held = NULL;
         f.mask = false;
         weir_feed_whole(&f, 0, f.n);
         l->speed.fresh = l->speed.now != NULL;
-        WEIR_TRY(check(&f, l->bucket, turn));
+        WEIR_TRY(weir_lane_check(&f, l->bucket, turn));
     }
     let_go(l);
     if (l->waits)
@@ -333,7 +314,7 @@ static weir_err sum(weir_lane *l, weir_ways *w, weir_coll_use *coll, weir_group 
         return plain(l, w, coll, g, turn, scale);
     if (weir_net_dry(g->net))
         return rehearse(l, w, coll, g, turn);
-    f = feed(w, l, g->me, scale);
+    f = weir_lane_feed(l, w->seed, g->me, scale, w->tile);
     l->leaves = true;
     l->held.fresh = l->held.now != NULL;
     l->speed.fresh = l->speed.now != NULL;

@@ -144,6 +144,8 @@ static weir_err time_steps(weir_trainer *t, const weir_bench *b)
     m.loss = report.loss;
     m.sent = (double)(t->sent - before);
     WEIR_TRY(weir_trainer_sum(t, &m.sent, 1));
+    if (t->exchange->drifts)
+        WEIR_TRY(weir_trainer_settle(t));
     WEIR_TRY(weir_trainer_replicas(t, &m.replicas));
     WEIR_TRY(save_profile(t));
     return t->all.me ? WEIR_OK : report_steps(t, b, &m);

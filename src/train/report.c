@@ -116,6 +116,8 @@ weir_err weir_report_step(weir_journal *j, const weir_trainer *t, const weir_ste
     weir_json_put_real(e, "density", r->density);
     weir_json_put_real(e, "residual_norm", r->held);
     weir_json_put_real(e, "residual_over_tau", r->over);
+    if (t->exchange->drifts)
+        weir_json_put_int(e, "apart", r->apart);
     return weir_journal_write(j, e);
 }
 
