@@ -37,11 +37,11 @@ static weir_err make_room(weir_choose *c, const weir_lane *open)
     int lanes = c->env.lanes;
 
     c->seen = WEIR_NEW(c->env.arena, weir_sight, 3 * lanes);
-    c->told = WEIR_NEW(c->env.arena, double, 1 + NUMBERS * lanes);
-    if (!c->seen || !c->told)
+    c->poll = WEIR_NEW(c->env.arena, weir_poll, 1 + NUMBERS * lanes);
+    if (!c->seen || !c->poll)
         return weir_fail_nomem((size_t)lanes * 5 * sizeof *c->seen);
-    c->agreed = c->seen + lanes;
-    c->line = c->agreed + lanes;
+    c->least = c->seen + lanes;
+    c->agreed = c->least + lanes;
     for (int k = 0; k < open->rivals; k++) {
         const weir_feedback *f = open->rival[k].feedback;
         c->warmup = f && f->warmup > c->warmup ? f->warmup : c->warmup;
@@ -68,8 +68,8 @@ static void run(weir_choose *c, int policy)
     }
     c->skip = policy != c->running;
     c->running = policy;
-    c->steps = c->times = 0;
-    c->spent = 0;
+    c->steps = 0;
+    c->left = -1;
 }
 
 /* What another group chose does not count in this one. */
@@ -121,68 +121,93 @@ weir_err weir_choose_sum(weir_choose *c, weir_lane *l, weir_ways *ways, weir_tur
     return WEIR_OK;
 }
 
-static double median(const double *x, int n)
+/* Of those above 0; `other` if there is none. */
+static double median(const double *x, int64_t n, double other)
 {
-    double y[WEIR_CHOOSE_TRIES];
+    double y[WEIR_CHOOSE_TRIES + 2];
+    int count = 0;
 
-    for (int i = 0; i < n; i++) {
-        int k = i;
+    for (int64_t i = 0; i < n; i++) {
+        int k = count;
+        if (x[i] <= 0)
+            continue;
         for (; k > 0 && y[k - 1] > x[i]; k--)
             y[k] = y[k - 1];
         y[k] = x[i];
+        count++;
     }
-    return y[n / 2];
+    return count ? y[count / 2] : other;
 }
 
-static void add_most(void *to, const void *from, size_t n)
+/* Of the lanes in a trial: the least they took, as the rest was waiting for others; and when they left in its last step. */
+static void note_lanes(weir_choose *c)
 {
-    double *x = to;
-    const double *y = from;
+    bool first = c->steps <= c->skip;
 
-    for (size_t i = 0; i < n; i++)
-        x[i] = y[i] > x[i] ? y[i] : x[i];
+    for (int i = 0; i < c->env.lanes; i++) {
+        weir_sight *s = &c->least[i], now = c->seen[i];
+        now.took = first || now.took < s->took ? now.took : s->took;
+        now.codec = first || now.codec < s->codec ? now.codec : s->codec;
+        *s = now;
+    }
 }
-static const weir_sum most = {sizeof(double), add_most};
 
-/* The slowest worker's step; of lanes the last that could leave, and the least they took: the rest was waiting for others. */
-static size_t write_told(weir_choose *c, double step)
+static void add_polls(void *to, const void *from, size_t n)
 {
-    double *to = c->told;
+    weir_poll *x = to;
+    const weir_poll *y = from;
 
-    *to++ = step;
+    for (size_t i = 0; i < n; i++) {
+        x[i].sum += y[i].sum;
+        x[i].most = y[i].most > x[i].most ? y[i].most : x[i].most;
+    }
+}
+static const weir_sum polls = {sizeof(weir_poll), add_polls};
+
+static size_t write_poll(weir_choose *c, double step)
+{
+    weir_poll *to = c->poll;
+
+    *to++ = (weir_poll){step, c->paused ? WEIR_NEVER : step};
     for (int i = 0; i < c->env.lanes && c->phase == TRYING; i++) {
-        *to++ = c->seen[i].start;
-        *to++ = c->seen[i].idle;
-        *to++ = -c->seen[i].took;
-        *to++ = c->seen[i].codec;
+        *to++ = (weir_poll){0, c->least[i].start};
+        *to++ = (weir_poll){0, c->least[i].idle};
+        *to++ = (weir_poll){0, -c->least[i].took};
+        *to++ = (weir_poll){0, c->least[i].codec};
     }
-    return (size_t)(to - c->told);
+    return (size_t)(to - c->poll);
 }
 
-static void read_told(weir_choose *c)
+static void read_poll(weir_choose *c)
 {
-    const double *from = c->told + 1;
+    const weir_poll *from = c->poll + 1;
 
-    for (int i = 0; i < c->env.lanes; i++, from += NUMBERS)
-        c->agreed[i] = (weir_sight){from[0], from[1], -from[2], from[3]};
+    for (int i = 0; i < c->env.lanes && c->phase == TRYING; i++, from += NUMBERS)
+        c->agreed[i] = (weir_sight){from[0].most, from[1].most, -from[2].most, from[3].most};
 }
+
+/* Trials are agreed upon after their first step, which says how many they have, and after their last: steps in between are as they would always be. */
+static bool is_poll_due(const weir_choose *c) { return c->phase == TRYING ? c->left < 0 || c->left == 1 : c->phase == STEADY && c->steps % LOOK == LOOK - 1; }
 
 weir_err weir_choose_agree(weir_choose *c)
 {
-    double step = weir_net_now(c->env.same->net) - c->mark;
+    double step;
 
-    if (c->phase == TRYING && c->paused)
-        step = WEIR_NEVER; /* all hear of it */
-    if (c->phase == STEADY) {
-        c->time[c->steps % LOOK] = c->paused ? c->base : step;
-        step = median(c->time, (int)(c->steps % LOOK) + 1);
-    }
-    if (c->phase == TRYING || (c->phase == STEADY && c->steps % LOOK == LOOK - 1)) {
-        WEIR_TRY(weir_allreduce(c->env.coll, c->env.same, c->told, write_told(c, step), &most));
-        if (c->phase == TRYING)
-            read_told(c);
-    }
     c->until = weir_net_now(c->env.same->net);
+    step = c->until - c->mark;
+    if (c->phase == WARMING)
+        return WEIR_OK;
+    c->time[c->phase == TRYING ? c->steps : c->steps % LOOK] = c->paused ? 0 : step;
+    if (c->phase == TRYING)
+        note_lanes(c);
+    if (!is_poll_due(c))
+        return WEIR_OK;
+    if (c->phase == STEADY)
+        step = median(c->time, LOOK, c->base);
+    else if (c->left == 1)
+        step = median(c->time + c->skip, c->steps + 1 - c->skip, step);
+    WEIR_TRY(weir_allreduce(c->env.coll, c->env.same, c->poll, write_poll(c, step), &polls));
+    read_poll(c);
     return WEIR_OK;
 }
 
@@ -236,17 +261,18 @@ static void decide(weir_choose *c, weir_turn turn)
     tell(c);
 }
 
-static void end_trial(weir_choose *c, weir_turn turn)
+static void end_trial(weir_choose *c, double step, weir_turn turn)
 {
     weir_policy *p = &c->policy[c->running];
-    double step = median(c->time, c->times);
     int next;
 
+    c->clock += step * (double)c->steps;
     p->measured = p->last = p->tried && p->measured < step ? p->measured : step;
     p->at = c->clock;
     p->tried++;
+    weir_forecast_see(&c->forecast, p->pick, c->agreed);
     if (c->running == 0) {
-        weir_forecast_fit(&c->forecast, p->pick, c->line, p->measured);
+        weir_forecast_fit(&c->forecast, p->pick, c->agreed, p->measured);
         c->fitted = true;
         if (isnan(p->predicted))
             p->predicted = weir_forecast_step(&c->forecast, p->pick, turn);
@@ -258,43 +284,34 @@ static void end_trial(weir_choose *c, weir_turn turn)
         decide(c, turn);
 }
 
-/* Lanes of dense steps: the least they took, and when they left in the last. */
-static void note_line(weir_choose *c)
+/* How many steps a trial has after its first. */
+static int64_t steps_more(const weir_choose *c, double first)
 {
-    for (int i = 0; i < c->env.lanes; i++) {
-        double took = c->agreed[i].took;
-        if (c->times > 1 && c->line[i].took < took)
-            took = c->line[i].took;
-        c->line[i] = c->agreed[i];
-        c->line[i].took = took;
-    }
+    int which;
+    double best = weir_choose_best(c, &which), most = LONG / first;
+
+    if (first >= LONG)
+        return 0;
+    if (best > 0 && first > WEIR_CHOOSE_HOPELESS * best)
+        return 1;
+    return most < (double)(c->set->tries - !c->skip) ? (int64_t)most : c->set->tries - !c->skip;
 }
+
+static double mean_step(const weir_choose *c) { return c->poll[0].sum / c->env.same->size; }
 
 static void tried_step(weir_choose *c, weir_turn turn)
 {
-    double step = c->told[0], best;
-    bool skip = c->skip && step < LONG;
-    int which;
-
-    c->skip = false;
-    if (step >= WEIR_NEVER)
-        return;
-    c->clock += step;
-    if (skip)
-        return;
-    c->time[c->times++] = step;
-    c->spent += step;
-    weir_forecast_see(&c->forecast, c->policy[c->running].pick, c->agreed);
-    if (c->running == 0)
-        note_line(c);
-    best = weir_choose_best(c, &which);
-    if (c->times >= c->set->tries || c->spent >= LONG || (best > 0 && step > WEIR_CHOOSE_HOPELESS * best))
-        end_trial(c, turn);
+    if (c->left < 0 && c->poll[0].most >= WEIR_NEVER)
+        return; /* somebody had something else to do: the next one is the first */
+    c->left = c->left < 0 ? steps_more(c, mean_step(c)) : c->left - 1;
+    c->steps++;
+    if (c->left == 0)
+        end_trial(c, mean_step(c), turn);
 }
 
 static void steady_step(weir_choose *c, weir_turn turn)
 {
-    double step = c->told[0];
+    double step = mean_step(c);
 
     if (++c->steps % LOOK)
         return;

@@ -5,6 +5,9 @@
 #include "exchange/forecast.h"
 
 enum { WEIR_CHOOSE_TRIES = 64 /* at most */ };
+
+/* A number of every worker: their sum, and the largest. */
+typedef struct weir_poll { double sum, most; } weir_poll;
 static const double WEIR_CHOOSE_HOPELESS = 2; /* so many times the best: one step is enough to know */
 
 typedef enum { WARMING, TRYING, STEADY } weir_choose_phase;
@@ -18,13 +21,13 @@ struct weir_choose {
     weir_policy policy[WEIR_AUTO_MOST + 2]; /* one a candidate, dense first; two mixes: the one in use, and another */
     int policies, plain, running, chosen; /* plain: those that are no mix */
     weir_choose_phase phase;
-    int64_t steps, calm; /* steps in this phase; so many are left alone */
-    bool skip, paused;   /* the next step is the first of its policy; it is not timed */
-    double time[WEIR_CHOOSE_TRIES], spent;
-    int times;
+    int64_t steps, calm; /* steps in this phase, or trial; so many are left alone */
+    int64_t left;        /* steps that the trial has yet to go; -1: its first one will say */
+    bool skip, paused;   /* the trial's first step is the first of its policy, and does not count; this step does not */
+    double time[WEIR_CHOOSE_TRIES + 2]; /* of steps here; 0: does not count */
     double mark, until, ended; /* when the step before ended; when this one did; when its last lane was through */
-    weir_sight *seen, *agreed, *line; /* by lane: here; of all; of all, in dense steps */
-    double *told;
+    weir_sight *seen, *least, *agreed; /* by lane: in this step; in the trial; of all */
+    weir_poll *poll;     /* the step, then four numbers a lane */
     double base, clock; /* what a step took in the trial; seconds of steps so far, as agreed */
     weir_choice choice;
     bool news;
