@@ -11,8 +11,8 @@ SLOW, FAST = 'sim:nodes=3,rate=10M', 'sim:nodes=4,rate=1000G'
 
 def test_chooses_and_tells(tmp_path):
     out = tmp_path / 'run'
-    train(out, '--steps', 60, '--workers', 2, '--codec', 'auto', *COMMON, *MOMENTUM)
-    assert end(out)['replicas'] == 1 and end(out)['steps'] == 60
+    train(out, '--steps', 80, '--workers', 2, '--codec', 'auto', *COMMON, *MOMENTUM)
+    assert end(out)['replicas'] == 1 and end(out)['steps'] == 80
     first, last = events(out, 'choice')[0], events(out, 'step')[-1]
     assert first['why'] == 'first' and first['taken'] in first['measured_ms']
     assert first['measured_ms'][first['taken']] > 0 and first['measured_ms']['none'] > 0
@@ -24,7 +24,7 @@ def test_chooses_and_tells(tmp_path):
 def test_the_link_decides(tmp_path):
     for net, taken in ((SLOW, 'strom'), (FAST, 'none')):
         out = tmp_path / taken
-        train(out, '--steps', 40, '--net', net, '--codec', 'auto', *COMMON, *MOMENTUM)
+        train(out, '--steps', 70, '--net', net, '--codec', 'auto', *COMMON, *MOMENTUM)
         got = events(out, 'choice')[0]
         assert got['taken'] == taken and set(got['buckets'][:-1]) == {taken}
         assert end(out)['replicas'] == 1

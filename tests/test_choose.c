@@ -140,7 +140,7 @@ static course *take(const char *net, course start)
 
 static void slow_link(void **state)
 {
-    course *c = take("sim:latency=50us,rate=20M", (course){.codec = "auto", .steps = 40, .parts = 1});
+    course *c = take("sim:latency=50us,rate=20M", (course){.codec = "auto", .steps = 80, .parts = 1});
 
     (void)state;
     assert_string_equal(c->choice[0][0].taken, "strom");
@@ -153,7 +153,7 @@ static void slow_link(void **state)
 
 static void fast_link(void **state)
 {
-    course *c = take("sim:latency=1us,rate=100G", (course){.codec = "auto", .steps = 40, .parts = 1});
+    course *c = take("sim:latency=1us,rate=100G", (course){.codec = "auto", .steps = 80, .parts = 1});
 
     (void)state;
     assert_string_equal(c->choice[0][0].taken, "none");
@@ -163,7 +163,7 @@ static void fast_link(void **state)
 /* Only what may be chosen is. */
 static void among(void **state)
 {
-    course *c = take("sim:latency=50us,rate=20M", (course){.codec = "auto:among=half", .steps = 40, .parts = 1});
+    course *c = take("sim:latency=50us,rate=20M", (course){.codec = "auto:among=half", .steps = 80, .parts = 1});
 
     (void)state;
     assert_string_equal(c->choice[0][0].taken, "half");
@@ -172,7 +172,7 @@ static void among(void **state)
 
 static void changing_link(void **state)
 {
-    course *c = take("sim:latency=10us,rate=100G", (course){.codec = "auto", .steps = 150, .parts = 3, .byte = {0, 1e-6, 0}});
+    course *c = take("sim:latency=10us,rate=100G", (course){.codec = "auto", .steps = 300, .parts = 3, .byte = {0, 1e-6, 0}});
     const char *taken[MOST_CHOICES];
     int n = 0;
 

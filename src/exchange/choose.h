@@ -2,7 +2,7 @@
  *
  * A policy names a codec for every lane: all dense, all by one candidate, or the mix of what is foreseen to be best for each lane by itself. Codecs take
  * time from the computing that they run beside, so a forecast (forecast.h) only says which policies are worth trying; what decides is whole steps, from commit
- * to commit, of each policy in turn: the median of a trial, the mean of all workers; where the two best are near each other, both are tried once more. Of two
+ * to commit, of each policy in turn: the median of a trial, the mean of all workers; those near the best, dense among them, are tried once more. Of two
  * within 3 % dense is taken, then the one in use.
  *
  * First some steps go dense. Then all is tried that may be worth it; again after `every` steps, where what is known to be slow is tried only if that costs

@@ -35,7 +35,7 @@ static bool mix_worth(weir_choose *c, weir_policy *mix, double best, weir_turn t
     return mix->predicted < best;
 }
 
-/* The two best, where they are near each other, are tried once more, the better one last: a machine has bad moments, and the first of a round most of them. */
+/* Those near the best are tried once more: dense, the second, the best, in this order. A machine has bad moments, and the first of a round most of them. */
 static int next_again(const weir_choose *c)
 {
     int best = 0, second = -1;
@@ -46,6 +46,8 @@ static int next_again(const weir_choose *c)
             second = k;
     if (second < 0)
         return -1;
+    if (c->policy[0].tried == 1 && c->policy[0].measured <= NARROW * least)
+        return 0;
     return c->policy[second].tried == 1 ? second : c->policy[best].tried == 1 ? best : -1;
 }
 
