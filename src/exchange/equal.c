@@ -60,14 +60,7 @@ static bool same_bits(const weir_equal *q, int p)
 }
 
 /* The first member's parameters lie where gradients were. */
-static float largest(const weir_bucket *b, const weir_view *v)
-{
-    double sum;
-    float most;
-
-    weir_vec_best()->size(b->grad + v->at, weir_view_length(v), &sum, &most);
-    return most;
-}
+static float largest(const weir_bucket *b, const weir_view *v) { return weir_vec_best()->most(b->grad + v->at, weir_view_length(v)); }
 
 static float distance(const weir_bucket *b, const weir_view *v)
 {

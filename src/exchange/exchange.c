@@ -16,5 +16,7 @@ const char *weir_exchange_refuse(const weir_exchange *exchange, const weir_codec
         return "messages are applied when they come, and this optimiser's step is more than a gradient times a rate: take sgd, or --exchange allreduce";
     if (exchange->drifts && codec->rounds > 1)
         return "a message of this codec means something only when everybody's of that step are summed, and nobody waits for that here: take another codec, or --exchange allreduce";
+    if (codec->chooses && !exchange->chooses)
+        return "a codec can be chosen only where all workers step together: name one";
     return NULL;
 }

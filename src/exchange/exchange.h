@@ -34,8 +34,12 @@ typedef struct weir_commit {
     bool keep;           /* in: false leaves everything as it was (a rehearsal: benchmarks of the wire) */
 } weir_commit;
 
+/* What came of looking again at which codec is best (choose.h). */
+typedef struct weir_choice weir_choice;
+
 typedef struct weir_exchange {
     weir_plug plug;
+    bool chooses; /* which codec each lane goes by, where that is left open */
     /* Replicas differ by what is on its way, between one settle and the next. Sums behind the last lane are the same on all ranks all the
      * same, but may be those of some steps before. */
     bool drifts;
@@ -56,6 +60,8 @@ typedef struct weir_exchange {
     /* The groups have changed: from now on these. What a lost member held back is lost. NULL: cannot. [blocks] */
     weir_err (*regroup)(void *self, const weir_exchange_env *);
     weir_err (*state)(void *self, weir_io *); /* beyond the lanes' own. NULL: none */
+    /* Between steps: the last choice of codecs, once; NULL: none since it was asked for. *trying: others are being tried now. NULL: never chooses. */
+    const weir_choice *(*choice)(void *self, bool *trying);
     /* On the comm task, before the memory goes, after errors too: nothing of it is in flight any more. NULL: nothing ever is between two calls. */
     void (*close)(void *self);
 } weir_exchange;

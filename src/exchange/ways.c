@@ -44,6 +44,19 @@ static weir_err measure(weir_lane *l, const weir_group *g, weir_arena *arena, si
     return WEIR_OK;
 }
 
+static weir_err measure_rivals(weir_lane *l, const weir_group *g, weir_arena *arena, size_t *mine, size_t *all)
+{
+    weir_err err = WEIR_OK;
+    int now = l->now;
+
+    for (int k = 0; k < l->rivals && !err; k++) {
+        weir_lane_turn_to(l, k);
+        err = measure(l, g, arena, mine, all);
+    }
+    weir_lane_turn_to(l, now);
+    return err;
+}
+
 weir_err weir_ways_make(weir_lane *lane, int lanes, const weir_group *g, uint64_t seed, weir_arena *arena, weir_ways **out)
 {
     weir_ways *w = WEIR_NEW(arena, weir_ways, 1);
@@ -53,7 +66,7 @@ weir_err weir_ways_make(weir_lane *lane, int lanes, const weir_group *g, uint64_
         return weir_fail_nomem(sizeof *w);
     w->seed = seed;
     for (int i = 0; i < lanes; i++)
-        WEIR_TRY(measure(&lane[i], g, arena, &mine, &all));
+        WEIR_TRY(measure_rivals(&lane[i], g, arena, &mine, &all));
     if (weir_net_dry(g->net))
         mine = all = 0;
     w->mine = mine ? weir_alloc(arena, mine) : NULL;
@@ -234,11 +247,12 @@ static weir_err stripe(weir_lane *l, weir_ways *w, weir_coll_use *coll, weir_gro
     return WEIR_OK;
 }
 
-/* What comes from elsewhere and is held back here goes with a dense step: nothing would send it before the next one that is not. */
+/* What is held back here goes with a dense step: nothing would send it before the next one that is not. */
 static void let_go(weir_lane *l)
 {
     const weir_stripe *s;
 
+    l->held.fresh = false;
     if (!l->stray || !l->held.now)
         return;
     weir_vec_best()->add(l->bucket->grad, l->held.now, l->bucket->n);
@@ -257,6 +271,7 @@ static weir_err plain(weir_lane *l, weir_ways *w, weir_coll_use *coll, weir_grou
 {
     size_t n = l->bucket->n + l->notes;
 
+    l->leaves = false;
     if (l->exact) {
         WEIR_TRY(weir_allreduce(coll, g, l->exact, n, &weir_sum_f64));
         weir_vec_best()->narrow(l->bucket->grad, l->exact, n);
@@ -271,7 +286,9 @@ static weir_err plain(weir_lane *l, weir_ways *w, weir_coll_use *coll, weir_grou
         WEIR_TRY(weir_lane_check(&f, l->bucket, turn));
     }
     let_go(l);
-    return weir_allreduce(coll, g, l->bucket->grad, n, &weir_sum_f32);
+    if (l->waits)
+        return WEIR_OK;
+    return weir_allreduce(coll, g, l->before ? l->bucket->grad - l->before : l->bucket->grad, n + l->before, &weir_sum_f32);
 }
 
 /* Sizes alone. */
@@ -298,6 +315,7 @@ static weir_err sum(weir_lane *l, weir_ways *w, weir_coll_use *coll, weir_group 
     if (weir_net_dry(g->net))
         return rehearse(l, w, coll, g, turn);
     f = weir_lane_feed(l, w->seed, g->me, scale, w->tile);
+    l->leaves = true;
     l->held.fresh = l->held.now != NULL;
     l->speed.fresh = l->speed.now != NULL;
     return l->codec->combine == WEIR_COMBINE_ADD ? add(l, w, coll, g, turn, &f) : l->codec->combine == WEIR_COMBINE_GATHER ? gather(l, w, coll, g, turn, &f)

@@ -221,7 +221,7 @@ static weir_err one_step(session *s, weir_trainer *t)
     s->last = t->last;
     WEIR_TRY(log_last(s, t));
     s->last = report;
-    return WEIR_OK;
+    return weir_report_choice(s->journal, t);
 }
 
 static weir_err evaluate(session *s, weir_trainer *t)

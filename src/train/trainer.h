@@ -26,7 +26,7 @@ typedef struct weir_step_report {
     double seconds, compute_s, wait_s, codec_s, wire_s; /* codec and wire: on the comm task, while this rank computes or waits */
     double density; /* of what goes through sparse codecs, the share that this rank sent */
     double held, over; /* the norm of what this rank holds back; the largest of it in thresholds, not a number where there are none */
-    int apart; /* by how many steps the last rank is behind this one */
+    int apart;   /* by how many steps the last rank is behind this one */
     double sent, received; /* bytes that all ranks gave to the wire for its exchange: known when the next step's notes are in */
     bool whole;            /* they are known */
 } weir_step_report;
