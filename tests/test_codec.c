@@ -136,7 +136,8 @@ static const size_t shapes[][2] = {{64, 50}, {300, 7}, {1, 5000}, {1, 1}};
 static const char *const specs[] = {
     "none", "half:residual=yes", "half:bf16,residual=yes", "int8:residual=yes", "onebit", "sign", "strom", "strom:density=0.001", "strom:pack=none", "strom:quanta=5", "strom:tau=0.02",
     "strom:tau=1e-9", "topk", "topk:select=exact", "topk:select=hierarchical,rice=no", "topk:density=1", "dgc", "redsync", "redsync:quantise=no", "redsync:quantise=no,select=search", "redsync:select=search",
-    "redsync:error=drop", "qsgd:residual=yes", "qsgd:levels=100", "terngrad:residual=yes", "powersgd", "powersgd:5", "powersgd:1000", NULL};
+    "redsync:error=drop", "qsgd:residual=yes", "qsgd:levels=100", "terngrad:residual=yes", "powersgd", "powersgd:5", "powersgd:1000", "auto",
+    "auto:among=[half:bf16,residual=yes+topk]", NULL};
 
 /* Every codec there is has a row above. */
 static void all_are_tried(void **state)

@@ -46,6 +46,7 @@ typedef struct weir_codec {
     bool raw;        /* the message is the floats themselves: summed in place, encode and decode are never called */
     bool whole;      /* a tensor must not be cut over buckets */
     bool sparse;     /* sends single elements */
+    bool chooses;    /* stands for several, of which the exchange chooses (auto.h): a lane never encodes by it */
     char mark;       /* of its messages, in their head */
     double rate;     /* the factor on the learning rate that its promise is made with; 0: 1 */
     double drop;     /* points of accuracy that it may lose against dense (bench/convergence) */

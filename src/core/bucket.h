@@ -51,6 +51,7 @@ typedef struct weir_turn {
     uint64_t step;
     unsigned round;
     double epochs; /* passes over the data so far */
+    double rate;   /* of learning, for those who need it before the commit */
 } weir_turn;
 
 /* How to add two messages without decoding them; `unit` bytes are never split. */

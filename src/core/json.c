@@ -76,6 +76,12 @@ void weir_json_add_int(weir_json *array, int64_t value)
         mark(array);
 }
 
+void weir_json_add_text(weir_json *array, const char *value)
+{
+    if (json_array_append_new(array, any_text(value)))
+        mark(array);
+}
+
 char *weir_json_text(const weir_json *j)
 {
     /* nine digits give every float back */

@@ -15,6 +15,7 @@ void weir_json_put_real(weir_json *, const char *key, double value);
 void weir_json_put_bool(weir_json *, const char *key, bool value);
 void weir_json_put(weir_json *, const char *key, weir_json *value);
 void weir_json_add_int(weir_json *array, int64_t value);
+void weir_json_add_text(weir_json *array, const char *value);
 /* Compact, keys in the order they were put; malloc'ed. NULL: out of memory. */
 char *weir_json_text(const weir_json *);
 

@@ -1,5 +1,5 @@
 /* allreduce.c - everybody sums the gradient, everybody steps: synchronous SGD. */
-#include "core/vec.h"
+#include "exchange/choose.h"
 #include "exchange/hier.h"
 #include "exchange/parts.h"
 #include <math.h>
@@ -10,6 +10,7 @@ typedef struct allreduce {
     weir_exchange_env env;
     weir_parts *parts;
     weir_ways *ways;
+    weir_choose *choose; /* NULL: there is nothing to choose */
     weir_hier level;
     bool levels; /* machines first: `level` is open */
     bool early;  /* clipped before the exchange: no lane leaves before all of the gradient is there */
@@ -42,32 +43,23 @@ static weir_err init(void *self, const weir_exchange_env *env)
     for (weir_lane *l = env->lane; l < env->lane + env->lanes; l++) {
         x->early |= env->clip > 0 && l->held.now;
         x->levels |= x->hier && l->feedback;
+        if (x->hier && l->rivals > 1)
+            return weir_fail(WEIR_MISFIT, "--exchange allreduce:hier=yes compresses between machines by one codec: --codec auto cannot choose it there");
         l->held.fresh = l->speed.fresh = l->owned.fresh = false; /* of a step that met its end */
         l->stray = true;
     }
     if (x->levels)
         WEIR_TRY(weir_hier_open(&x->level, env->same, env->coll, x->each, env->arena));
     WEIR_TRY(make_ways(x, env));
+    WEIR_TRY(weir_choose_make(env, &x->choose));
     return x->parts ? WEIR_OK : weir_parts_make(env->lane, env->lanes, env->arena, &x->parts);
-}
-
-static weir_err blame(const weir_exchange_env *env, uint64_t step)
-{
-    const weir_vec *vec = weir_vec_best();
-
-    for (int i = 0; i < env->lanes; i++) {
-        const weir_bucket *b = env->lane[i].bucket;
-        for (int v = 0; v < b->views; v++)
-            if (!vec->finite(b->grad + b->view[v].at, b->view[v].rows * b->view[v].cols))
-                return weir_fail(WEIR_NAN, "step %llu: the gradient of %s is not finite", (unsigned long long)step + 1,
-                                 b->view[v].tensor->name);
-    }
-    return weir_fail(WEIR_NAN, "step %llu: the gradient's norm is beyond what a number holds", (unsigned long long)step + 1);
 }
 
 /* What this worker has, or its machine, becomes the sum of all. */
 static weir_err sum(allreduce *x, weir_lane *lane, weir_turn turn, float scale)
 {
+    if (x->choose)
+        return weir_choose_sum(x->choose, lane, x->ways, turn, scale);
     return x->levels ? weir_hier_out(&x->level, lane, x->ways, turn, scale) : weir_lane_sum(lane, x->ways, x->env.coll, x->env.same, turn, scale);
 }
 
@@ -93,7 +85,7 @@ static weir_err sum_clipped(allreduce *x, const weir_commit *commit)
         WEIR_TRY(weir_hier_in(&x->level, &x->env.lane[i]));
     norm = adds ? sqrt(weir_parts_sumsq(x->parts, &x->env)) : 0;
     if (!isfinite(norm))
-        return blame(&x->env, commit->turn.step);
+        return weir_parts_blame(&x->env, commit->turn.step);
     for (int i = 0; i < x->env.lanes; i++)
         WEIR_TRY(sum(x, &x->env.lane[i], commit->turn, norm > most ? (float)(most / norm) : 1));
     return WEIR_OK;
@@ -113,16 +105,39 @@ static weir_err finish(void *self, weir_commit *commit)
         return WEIR_OK;
     norm = sqrt(weir_parts_sumsq(x->parts, &x->env));
     if (!isfinite(norm))
-        return blame(&x->env, commit->turn.step);
+        return weir_parts_blame(&x->env, commit->turn.step);
     if (commit->clip > 0 && norm > commit->clip && !x->early)
         scale = (float)(commit->clip / norm);
     if (commit->keep) {
+        if (x->choose)
+            WEIR_TRY(weir_choose_agree(x->choose)); /* the last that can fail */
         weir_parts_step(x->parts, &x->env, commit, scale);
         for (int i = 0; i < x->env.lanes; i++)
             weir_lane_commit(&x->env.lane[i]);
+        if (x->choose)
+            weir_choose_turn(x->choose, commit->turn);
     }
     commit->norm = norm;
     return WEIR_OK;
+}
+
+/* The parameters are ready after every step; but what is done with them now takes time that is no step's. */
+static weir_err settle(void *self, weir_turn turn)
+{
+    const allreduce *x = self;
+
+    (void)turn;
+    if (x->choose)
+        weir_choose_pause(x->choose);
+    return WEIR_OK;
+}
+
+static const weir_choice *choice(void *self, bool *trying)
+{
+    allreduce *x = self;
+
+    *trying = false;
+    return x->choose ? weir_choose_news(x->choose, trying) : NULL;
 }
 
 static weir_err hand_over(void *self, const int *stay, int count)
@@ -136,9 +151,12 @@ static weir_err regroup(void *self, const weir_exchange_env *env) { return init(
 
 const weir_exchange weir_exchange_allreduce = {
     .plug = {"allreduce", "gradients are summed over all workers, who step alike: synchronous SGD", sizeof(allreduce), options},
+    .chooses = true,
     .init = init,
     .bucket = bucket,
     .finish = finish,
+    .settle = settle,
     .hand_over = hand_over,
     .regroup = regroup,
+    .choice = choice,
 };

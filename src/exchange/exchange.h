@@ -30,11 +30,19 @@ typedef struct weir_commit {
     weir_turn turn;
     double rate, clip;   /* clip <= 0: off */
     double norm;         /* out: of the summed gradient handed to the optimiser, before clipping */
+    int apart;           /* out: by how many steps the last member is behind this one, as far as this one has heard; 0 where all step together */
     bool keep;           /* in: false leaves everything as it was (a rehearsal: benchmarks of the wire) */
 } weir_commit;
 
+/* What came of looking again at which codec is best (choose.h). */
+typedef struct weir_choice weir_choice;
+
 typedef struct weir_exchange {
     weir_plug plug;
+    bool chooses; /* which codec each lane goes by, where that is left open */
+    /* Replicas differ by what is on its way, between one settle and the next. Sums behind the last lane are the same on all ranks all the
+     * same, but may be those of some steps before. */
+    bool drifts;
     weir_err (*init)(void *self, const weir_exchange_env *);
     /* This lane's gradient leaves. Called in the same lane order on every rank, while backward may still run. [blocks] */
     weir_err (*bucket)(void *self, weir_lane *, weir_turn);
@@ -43,7 +51,8 @@ typedef struct weir_exchange {
     weir_err (*finish)(void *self, weir_commit *);
     /* A server's loop, as a fibre of its own. NULL: none. [blocks] */
     weir_err (*serve)(void *self);
-    /* Drains, and leaves in the parameters what evaluation and checkpoints use, equal on all ranks. NULL: nothing to do. [blocks] */
+    /* Drains, and leaves in the parameters what evaluation and checkpoints use, equal on all ranks, and behind the last lane the sums of the last
+     * step. turn: of the step to come. Also called before the first step, where there is nothing to drain. NULL: nothing to do. [blocks] */
     weir_err (*settle)(void *self, weir_turn);
     /* The groups are going to change, and all of their members are there: called on each of them with the ranks that stay, the same on all. What the others hold
      * back goes to those; then regroup on those that stay, init on those that come. NULL: nothing is held back. [blocks] */
@@ -51,6 +60,10 @@ typedef struct weir_exchange {
     /* The groups have changed: from now on these. What a lost member held back is lost. NULL: cannot. [blocks] */
     weir_err (*regroup)(void *self, const weir_exchange_env *);
     weir_err (*state)(void *self, weir_io *); /* beyond the lanes' own. NULL: none */
+    /* Between steps: the last choice of codecs, once; NULL: none since it was asked for. *trying: others are being tried now. NULL: never chooses. */
+    const weir_choice *(*choice)(void *self, bool *trying);
+    /* On the comm task, before the memory goes, after errors too: nothing of it is in flight any more. NULL: nothing ever is between two calls. */
+    void (*close)(void *self);
 } weir_exchange;
 
 /* One sentence why these cannot work together, or NULL: the one function that refuses, by facts and not by names. */

@@ -2,6 +2,7 @@
 #include "exchange/lane.h"
 #include "core/vec.h"
 #include <math.h>
+#include <stdio.h>
 
 static weir_err make_pair(weir_pair *p, size_t n, weir_arena *arena)
 {
@@ -12,14 +13,19 @@ static weir_err make_pair(weir_pair *p, size_t n, weir_arena *arena)
 
 static weir_err make_memory(weir_lane *lane, weir_arena *arena)
 {
-    const weir_feedback *f = lane->feedback = lane->codec->raw ? NULL : lane->coder;
+    bool residual = false, correct = false;
 
-    if (!f || !f->residual || lane->bucket->dry)
+    for (int k = 0; k < lane->rivals; k++) {
+        const weir_feedback *f = lane->rival[k].feedback;
+        residual |= f && f->residual;
+        correct |= f && f->residual && f->correct;
+    }
+    if (!residual || lane->bucket->dry)
         return WEIR_OK;
     WEIR_TRY(make_pair(&lane->held, lane->bucket->n, arena));
     if (!(lane->told.tau = WEIR_NEW(arena, float, lane->bucket->views)))
         return weir_fail_nomem((size_t)lane->bucket->views * sizeof(float));
-    if (!f->correct || !lane->optim->momentum || !lane->optim->momentum(lane->stepper, &lane->momentum))
+    if (!correct || !lane->optim->momentum || !lane->optim->momentum(lane->stepper, &lane->momentum))
         return WEIR_OK;
     return make_pair(&lane->speed, lane->bucket->n, arena);
 }
@@ -29,15 +35,12 @@ static weir_err make_lane(weir_lane *lane, weir_bucket *bucket, const char *code
     const weir_plug *plug;
 
     lane->bucket = bucket;
-    lane->spec = bucket->dense ? "none" : codec;
-    WEIR_TRY(weir_plug_find(weir_codecs, "codec", lane->spec, &plug));
-    WEIR_TRY(weir_plug_make(plug, "codec", lane->spec, arena, &lane->coder));
-    lane->codec = (const weir_codec *)plug;
+    WEIR_TRY(weir_rivals_make(lane, bucket->dense ? "none" : codec, arena));
     WEIR_TRY(weir_plug_find(weir_optims, "optimiser", optim, &plug));
     WEIR_TRY(weir_plug_make(plug, "optimiser", optim, arena, &lane->stepper));
     lane->optim = (const weir_optim *)plug;
     WEIR_TRY(make_memory(lane, arena)); /* before the optimiser makes its own: it may have less to keep */
-    WEIR_TRY(lane->codec->init(lane->coder, bucket, arena));
+    WEIR_TRY(weir_rivals_init(lane, arena));
     return lane->optim->init(lane->stepper, bucket, arena);
 }
 
@@ -51,6 +54,37 @@ weir_err weir_lanes_make(weir_bucket *bucket, int count, const char *codec, cons
         WEIR_TRY(make_lane(&made[i], &bucket[i], codec, optim, arena));
     *lanes = made;
     return WEIR_OK;
+}
+
+weir_feed weir_lane_feed(const weir_lane *l, uint64_t seed, int me, float scale, float *tile)
+{
+    return (weir_feed){
+        .n = l->bucket->n, .bad = l->bucket->n, .grad = l->bucket->grad, .scale = scale, .held = l->held.now, .hold = l->held.next, .speed = l->speed.now,
+        .sped = l->speed.next, .momentum = l->momentum.factor, .nesterov = l->momentum.nesterov,
+        .mask = l->speed.now && l->feedback && l->feedback->mask && l->codec->sparse, .key = seed ^ ((uint64_t)me << 24 | (uint64_t)l->bucket->id << 1), .tile = tile};
+}
+
+/* The tile in which something was not finite has been noted: which tensor was it? */
+weir_err weir_lane_check(const weir_feed *f, const weir_bucket *b, weir_turn turn)
+{
+    if (f->bad == f->n)
+        return WEIR_OK;
+    for (int v = b->views - 1; v >= 0; v--)
+        if (b->view[v].at <= f->bad || v == 0)
+            return weir_fail(WEIR_NAN, "step %llu: the gradient of %s is not finite", (unsigned long long)turn.step + 1, b->view[v].tensor->name);
+    return WEIR_OK;
+}
+
+static float unit_of(const weir_lane *lane) { return lane->unit > 0 ? lane->unit : 1; }
+
+void weir_lane_in_unit(weir_lane *lane, float unit)
+{
+    float *memory[] = {lane->held.now, lane->speed.now};
+
+    for (int i = 0; i < 2; i++)
+        if (memory[i] && unit != unit_of(lane))
+            weir_vec_best()->scale(memory[i], unit / unit_of(lane), lane->bucket->n);
+    lane->unit = unit;
 }
 
 bool weir_lane_warm(const weir_lane *lane, weir_turn turn)
@@ -74,7 +108,7 @@ void weir_lane_commit(weir_lane *lane)
     weir_pair_turn(&lane->held);
     weir_pair_turn(&lane->speed);
     weir_pair_turn(&lane->owned);
-    lane->stray = false;
+    lane->stray = lane->leaves;
     if (!lane->codec->keep)
         return;
     lane->codec->keep(lane->coder);
@@ -88,6 +122,7 @@ void weir_lane_commit(weir_lane *lane)
 void weir_lane_backlog(const weir_lane *lane, weir_backlog *to)
 {
     const weir_vec *vec = weir_vec_best();
+    double unit = (double)unit_of(lane) * (double)unit_of(lane);
 
     for (int v = 0; v < lane->bucket->views && lane->held.now; v++) {
         const weir_view *w = &lane->bucket->view[v];
@@ -95,7 +130,7 @@ void weir_lane_backlog(const weir_lane *lane, weir_backlog *to)
         for (size_t n = weir_view_length(w), k = 0; k < n; k += WEIR_TILE) {
             size_t some = n - k < WEIR_TILE ? n - k : WEIR_TILE;
             const float *x = lane->held.now + w->at + k;
-            to->sumsq += vec->sumsq(x, some);
+            to->sumsq += vec->sumsq(x, some) / unit;
             if (!(tau > 0))
                 continue;
             here = vec->most(x, some);
@@ -122,18 +157,44 @@ static weir_err keep_owned(weir_lane *lane, weir_io *io)
     return WEIR_OK;
 }
 
+static weir_err keep_codec(weir_lane *lane, weir_io *io)
+{
+    if (lane->owned.now)
+        WEIR_TRY(keep_owned(lane, io));
+    return lane->codec->state ? lane->codec->state(lane->coder, io) : WEIR_OK;
+}
+
+/* Each rival's own stands behind its number and name. What an owner held back when it was saved is held back now: which rival comes next is open. */
+static weir_err keep_rivals(weir_lane *lane, weir_io *io)
+{
+    weir_err err = WEIR_OK;
+    int now = lane->now;
+
+    for (int k = 0; k < lane->rivals && !err; k++) {
+        char part[64];
+        snprintf(part, sizeof part, "%d-%s", k, lane->rival[k].codec->plug.name);
+        weir_lane_turn_to(lane, k);
+        size_t mark = weir_io_in(io, part);
+        err = keep_codec(lane, io);
+        weir_io_out(io, mark);
+        if (io->loading && !err)
+            weir_lane_fold(lane);
+    }
+    weir_lane_turn_to(lane, now);
+    return err;
+}
+
 weir_err weir_lane_state(weir_lane *lane, weir_io *io)
 {
     const weir_bucket *b = lane->bucket;
 
     lane->stray |= io->loading;
+    weir_lane_in_unit(lane, 1);
     if (lane->optim->state)
         WEIR_TRY(lane->optim->state(lane->stepper, b, io));
     if (lane->held.now)
         WEIR_TRY(weir_bucket_keep(b, "residual", lane->held.now, WEIR_KEEP_SUM, io));
     if (lane->speed.now)
         WEIR_TRY(weir_bucket_keep(b, "corrected", lane->speed.now, WEIR_KEEP_SUM, io));
-    if (lane->owned.now)
-        WEIR_TRY(keep_owned(lane, io));
-    return lane->codec->state ? lane->codec->state(lane->coder, io) : WEIR_OK;
+    return lane->rivals > 1 ? keep_rivals(lane, io) : keep_codec(lane, io);
 }

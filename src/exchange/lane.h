@@ -16,8 +16,23 @@ typedef struct weir_pair { float *now, *next; bool fresh; } weir_pair;
 /* A stripe of the bucket, and who encodes it. */
 typedef struct weir_stripe { weir_bucket bucket; size_t at, bytes; void *coder; } weir_stripe;
 
+/* A codec that a lane may go by, with all that it needs there: most lanes have one, those under `auto` several. */
+typedef struct weir_rival {
+    const weir_codec *codec;
+    const char *spec;
+    void *coder;
+    const weir_feedback *feedback;
+    weir_stripe *stripe;
+    int stripes, mine;
+    void *owner_coder;
+    weir_pair owned;
+} weir_rival;
+
 typedef struct weir_lane {
     weir_bucket *bucket;
+    weir_rival *rival; /* the one the lane goes by now is spread out below */
+    int rivals, now;
+    const struct weir_auto *choosing; /* what the user left open; NULL: nothing */
     const weir_codec *codec;
     const char *spec;
     void *coder;
@@ -25,8 +40,12 @@ typedef struct weir_lane {
     const weir_optim *optim;
     void *stepper;
     weir_momentum momentum; /* taken over from the optimiser; factor 0: it keeps its own */
-    weir_pair held, speed;  /* NULLs where none is kept */
-    bool stray;             /* held may be a checkpoint's, or another worker's: a dense step lets it go */
+    weir_pair held, speed;  /* NULLs where none is kept; they are the lane's, whichever codec it goes by */
+    bool stray;             /* not all of what is held may be this codec's to send: a dense step lets it go */
+    bool leaves;            /* the step that is under way goes through the codec: something may be held back when it is committed */
+    bool waits;             /* its plain floats go with the next lane's, which has `before` of them in front of its own */
+    size_t before;
+    float unit;             /* what they hold is so many times a gradient; 0: once */
     weir_stripe *stripe;    /* STRIPE: one a member; what is held back of this one's own, as its owner, is `owned` */
     int stripes, mine;
     void *owner_coder;
@@ -51,6 +70,9 @@ weir_err weir_buckets_cut(const weir_tensor *, int tensors, const weir_cut_rules
 /* Specs as the user wrote them; dense buckets get the codec `none`. */
 weir_err weir_lanes_make(weir_bucket *, int count, const char *codec, const char *optim, weir_arena *, weir_lane **);
 
+/* From the next step on the lane goes by this one. What the last one's owner held back waits with the rest of what this worker holds back. Between steps. */
+void weir_lane_choose(weir_lane *, int rival);
+
 /* Cuts the bucket anew, for these members; NULL: this worker is none of them, and owns nothing. What was held back of the stripe owned so far waits with
  * the rest of what this worker holds back: so it does when stripes are dropped. */
 weir_err weir_stripes_make(weir_lane *, const weir_group *, weir_arena *);
@@ -64,9 +86,20 @@ weir_err weir_ways_make(weir_lane *, int lanes, const weir_group *, uint64_t see
 weir_err weir_lane_sum(weir_lane *, weir_ways *, weir_coll_use *, weir_group *, weir_turn, float scale);
 /* The same as if the codec's warm-up were not over. [blocks] */
 weir_err weir_lane_dense(weir_lane *, weir_ways *, weir_coll_use *, weir_group *, weir_turn, float scale);
+/* What the lane's codec is fed on member `me`, and afterwards the verdict: WEIR_NAN names the tensor. `tile`: WEIR_TILE floats. */
+weir_feed weir_lane_feed(const weir_lane *, uint64_t seed, int me, float scale, float *tile);
+weir_err weir_lane_check(const weir_feed *, const weir_bucket *, weir_turn);
+/* From now on what is held back, and its momentum, are in this unit. */
+void weir_lane_in_unit(weir_lane *, float unit);
 /* Whether the codec's warm-up is over. */
 bool weir_lane_warm(const weir_lane *, weir_turn);
 void weir_lane_commit(weir_lane *);
+/* For those who go through all rivals (rival.c): spreads this one out; makes them for a spec; what an owner held back joins what is held back. */
+void weir_lane_turn_to(weir_lane *, int rival);
+weir_err weir_rivals_make(weir_lane *, const char *spec, weir_arena *);
+weir_err weir_rivals_init(weir_lane *, weir_arena *);
+void weir_lane_fold(weir_lane *);
+
 void weir_pair_turn(weir_pair *); /* what is fresh counts */
 
 /* What is held back here, and momentum, on all members of a group, becomes its first one's. [blocks] */
@@ -76,9 +109,9 @@ weir_err weir_lane_collect(weir_lane *, weir_coll_use *, weir_group *);
 weir_err weir_lanes_hand(weir_lane *, int lanes, weir_group *, const int *stay, int count);
 /* Adds to it what is held back in this lane. */
 typedef struct weir_backlog {
-    double sumsq; /* the square of its norm */
+    double sumsq; /* the square of its norm, as a gradient */
     double over;  /* the largest of it, as a multiple of its tensor's threshold; 0: there are no thresholds */
 } weir_backlog;
 void weir_lane_backlog(const weir_lane *, weir_backlog *);
-weir_err weir_lane_state(weir_lane *, weir_io *);
+weir_err weir_lane_state(weir_lane *, weir_io *); /* as gradients, whatever the unit */
 #endif

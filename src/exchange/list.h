@@ -1,1 +1,2 @@
 X(allreduce)
+X(peers)

@@ -86,6 +86,20 @@ double weir_parts_sumsq(weir_parts *p, const weir_exchange_env *env)
     return sum;
 }
 
+weir_err weir_parts_blame(const weir_exchange_env *env, uint64_t step)
+{
+    const weir_vec *vec = weir_vec_best();
+
+    for (int i = 0; i < env->lanes; i++) {
+        const weir_bucket *b = env->lane[i].bucket;
+        for (int v = 0; v < b->views; v++)
+            if (!vec->finite(b->grad + b->view[v].at, b->view[v].rows * b->view[v].cols))
+                return weir_fail(WEIR_NAN, "step %llu: the gradient of %s is not finite", (unsigned long long)step + 1,
+                                 b->view[v].tensor->name);
+    }
+    return weir_fail(WEIR_NAN, "step %llu: the gradient's norm is beyond what a number holds", (unsigned long long)step + 1);
+}
+
 static void step(void *parts, int64_t from, int64_t to)
 {
     const weir_parts *p = parts;

@@ -10,6 +10,8 @@ typedef struct weir_parts weir_parts;
 weir_err weir_parts_make(weir_lane *, int lanes, weir_arena *, weir_parts **);
 /* The square of the norm of all gradients; not finite if one of them is not. */
 double weir_parts_sumsq(weir_parts *, const weir_exchange_env *);
+/* That was not finite: WEIR_NAN, and names the tensor. */
+weir_err weir_parts_blame(const weir_exchange_env *, uint64_t step);
 /* Every lane's optimiser steps. */
 void weir_parts_step(weir_parts *, const weir_exchange_env *, const weir_commit *, float scale);
 #endif

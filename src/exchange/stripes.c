@@ -1,5 +1,4 @@
 /* stripes.c - a bucket cut in stripes of whole rows, one a member, who sums and encodes it for all. */
-#include "core/vec.h"
 #include "exchange/lane.h"
 
 /* Of a view, the first row that begins at or after `place`. */
@@ -41,8 +40,7 @@ static weir_err make_coder(const weir_lane *l, const weir_bucket *b, weir_arena 
 
 void weir_stripes_drop(weir_lane *l)
 {
-    if (l->owned.now)
-        weir_vec_best()->add(l->held.now + l->stripe[l->mine].at, l->owned.now, l->stripe[l->mine].bucket.n);
+    weir_lane_fold(l);
     l->stripes = 0;
     l->owned = (weir_pair){0};
 }

@@ -44,6 +44,19 @@ static weir_err measure(weir_lane *l, const weir_group *g, weir_arena *arena, si
     return WEIR_OK;
 }
 
+static weir_err measure_rivals(weir_lane *l, const weir_group *g, weir_arena *arena, size_t *mine, size_t *all)
+{
+    weir_err err = WEIR_OK;
+    int now = l->now;
+
+    for (int k = 0; k < l->rivals && !err; k++) {
+        weir_lane_turn_to(l, k);
+        err = measure(l, g, arena, mine, all);
+    }
+    weir_lane_turn_to(l, now);
+    return err;
+}
+
 weir_err weir_ways_make(weir_lane *lane, int lanes, const weir_group *g, uint64_t seed, weir_arena *arena, weir_ways **out)
 {
     weir_ways *w = WEIR_NEW(arena, weir_ways, 1);
@@ -53,7 +66,7 @@ weir_err weir_ways_make(weir_lane *lane, int lanes, const weir_group *g, uint64_
         return weir_fail_nomem(sizeof *w);
     w->seed = seed;
     for (int i = 0; i < lanes; i++)
-        WEIR_TRY(measure(&lane[i], g, arena, &mine, &all));
+        WEIR_TRY(measure_rivals(&lane[i], g, arena, &mine, &all));
     if (weir_net_dry(g->net))
         mine = all = 0;
     w->mine = mine ? weir_alloc(arena, mine) : NULL;
@@ -71,14 +84,6 @@ weir_err weir_ways_make(weir_lane *lane, int lanes, const weir_group *g, uint64_
 
 /* ---- feeding ---- */
 
-static weir_feed feed(const weir_ways *w, const weir_lane *l, int me, float scale)
-{
-    return (weir_feed){
-        .n = l->bucket->n, .bad = l->bucket->n, .grad = l->bucket->grad, .scale = scale, .held = l->held.now, .hold = l->held.next, .speed = l->speed.now,
-        .sped = l->speed.next, .momentum = l->momentum.factor, .nesterov = l->momentum.nesterov,
-        .mask = l->speed.now && l->feedback->mask && l->codec->sparse, .key = w->seed ^ ((uint64_t)me << 24 | (uint64_t)l->bucket->id << 1), .tile = w->tile};
-}
-
 /* A part of it, as a bucket of its own. */
 static weir_feed narrow(const weir_feed *whole, size_t at, size_t n, int number)
 {
@@ -94,17 +99,6 @@ static weir_feed narrow(const weir_feed *whole, size_t at, size_t n, int number)
     return f;
 }
 
-/* The tile in which something was not finite has been noted: which tensor was it? */
-static weir_err check(const weir_feed *f, const weir_bucket *b, weir_turn turn)
-{
-    if (f->bad == f->n)
-        return WEIR_OK;
-    for (int v = b->views - 1; v >= 0; v--)
-        if (b->view[v].at <= f->bad || v == 0)
-            return weir_fail(WEIR_NAN, "step %llu: the gradient of %s is not finite", (unsigned long long)turn.step + 1, b->view[v].tensor->name);
-    return WEIR_OK;
-}
-
 static void clear(weir_lane *l) { memset(l->bucket->grad, 0, l->bucket->n * sizeof(float)); }
 
 static weir_err encode(weir_lane *l, void *coder, weir_turn turn, weir_feed *f, void *msg, size_t *len, weir_group *g, const weir_bucket *b)
@@ -113,7 +107,7 @@ static weir_err encode(weir_lane *l, void *coder, weir_turn turn, weir_feed *f, 
     weir_err err = l->codec->encode(coder, turn, f, msg, len);
 
     l->codec_s += weir_net_now(g->net) - begun;
-    return err ? err : check(f, b, turn);
+    return err ? err : weir_lane_check(f, b, turn);
 }
 
 static weir_err decode(weir_lane *l, void *coder, weir_turn turn, const void *msg, size_t len, float *acc, weir_group *g, int from)
@@ -253,11 +247,12 @@ static weir_err stripe(weir_lane *l, weir_ways *w, weir_coll_use *coll, weir_gro
     return WEIR_OK;
 }
 
-/* What comes from elsewhere and is held back here goes with a dense step: nothing would send it before the next one that is not. */
+/* What is held back here goes with a dense step: nothing would send it before the next one that is not. */
 static void let_go(weir_lane *l)
 {
     const weir_stripe *s;
 
+    l->held.fresh = false;
     if (!l->stray || !l->held.now)
         return;
     weir_vec_best()->add(l->bucket->grad, l->held.now, l->bucket->n);
@@ -276,21 +271,24 @@ static weir_err plain(weir_lane *l, weir_ways *w, weir_coll_use *coll, weir_grou
 {
     size_t n = l->bucket->n + l->notes;
 
+    l->leaves = false;
     if (l->exact) {
         WEIR_TRY(weir_allreduce(coll, g, l->exact, n, &weir_sum_f64));
         weir_vec_best()->narrow(l->bucket->grad, l->exact, n);
         return WEIR_OK;
     }
     if ((l->speed.now || scale != 1) && !weir_net_dry(g->net)) {
-        weir_feed f = feed(w, l, g->me, scale);
+        weir_feed f = weir_lane_feed(l, w->seed, g->me, scale, w->tile);
         f.held = NULL;
         f.mask = false;
         weir_feed_whole(&f, 0, f.n);
         l->speed.fresh = l->speed.now != NULL;
-        WEIR_TRY(check(&f, l->bucket, turn));
+        WEIR_TRY(weir_lane_check(&f, l->bucket, turn));
     }
     let_go(l);
-    return weir_allreduce(coll, g, l->bucket->grad, n, &weir_sum_f32);
+    if (l->waits)
+        return WEIR_OK;
+    return weir_allreduce(coll, g, l->before ? l->bucket->grad - l->before : l->bucket->grad, n + l->before, &weir_sum_f32);
 }
 
 /* Sizes alone. */
@@ -316,7 +314,8 @@ static weir_err sum(weir_lane *l, weir_ways *w, weir_coll_use *coll, weir_group 
         return plain(l, w, coll, g, turn, scale);
     if (weir_net_dry(g->net))
         return rehearse(l, w, coll, g, turn);
-    f = feed(w, l, g->me, scale);
+    f = weir_lane_feed(l, w->seed, g->me, scale, w->tile);
+    l->leaves = true;
     l->held.fresh = l->held.now != NULL;
     l->speed.fresh = l->speed.now != NULL;
     return l->codec->combine == WEIR_COMBINE_ADD ? add(l, w, coll, g, turn, &f) : l->codec->combine == WEIR_COMBINE_GATHER ? gather(l, w, coll, g, turn, &f)

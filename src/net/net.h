@@ -25,7 +25,8 @@ typedef enum {
     WEIR_CHANNEL_TEST = 1,
     WEIR_CHANNEL_COLL,   /* collectives; turn: the group's running number */
     WEIR_CHANNEL_AGREE,  /* membership after a loss */
-    WEIR_CHANNEL_SERVE   /* requests to a serving task: the only channel received with a wildcard */
+    WEIR_CHANNEL_SERVE,  /* requests to a serving task: the only channel received with a wildcard */
+    WEIR_CHANNEL_PEERS   /* letters of one worker to all others; turn: the sender's step, part: the lane */
 } weir_channel;
 static inline uint64_t weir_tag(weir_channel channel, uint32_t turn, uint32_t part)
 {

@@ -6,7 +6,7 @@
 
 enum { SHOWN = 6 }; /* ranks */
 
-static const char *const channel_name[] = {"0", "test", "coll", "agree", "serve"};
+static const char *const channel_name[] = {"0", "test", "coll", "agree", "serve", "peers"};
 
 typedef struct page {
     char *text;

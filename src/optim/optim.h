@@ -6,6 +6,8 @@
 #include "core/plug.h"
 
 typedef struct weir_momentum { float factor; bool nesterov; } weir_momentum;
+/* What a step is besides the gradient, where that is all there is. */
+typedef struct weir_pull { weir_momentum momentum; float decay; } weir_pull;
 
 typedef struct weir_optim {
     weir_plug plug;
@@ -20,6 +22,9 @@ typedef struct weir_optim {
     /* Before init: somebody else (a lane, before its codec) gives gradients their momentum from now on; what is decayed keeps its own here. False, or
      * NULL: there is none. */
     bool (*momentum)(void *self, weir_momentum *);
+    /* After init, before the first step: whoever makes the gradient gives it momentum and decay from now on, and a step is no more than
+     * param -= rate * scale * grad, so that it does not matter how gradients are put together, nor when. NULL: a step cannot be that. */
+    void (*bare)(void *self, weir_pull *);
 } weir_optim;
 
 /* x^n by squaring: pow() may differ in its last bit between machines. */

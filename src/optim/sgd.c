@@ -57,6 +57,15 @@ static bool momentum(void *self, weir_momentum *out)
     return s->apart = true;
 }
 
+static void bare(void *self, weir_pull *out)
+{
+    sgd *s = self;
+
+    *out = (weir_pull){{(float)s->momentum, s->nesterov}, (float)s->decay};
+    s->momentum = s->decay = 0;
+    s->v = NULL;
+}
+
 static const weir_opt options[] = {
     {"momentum", WEIR_OPT_REAL, offsetof(sgd, momentum), "0", "how much of the last move is kept", .min = 0, .max = 0.99999},
     {"nesterov", WEIR_OPT_BOOL, offsetof(sgd, nesterov), "no", .help = "look ahead by the momentum"},
@@ -70,4 +79,5 @@ const weir_optim weir_optim_sgd = {
     .step = step,
     .state = state,
     .momentum = momentum,
+    .bare = bare,
 };

@@ -1,5 +1,6 @@
 /* bench.c - whole steps and collectives, timed. */
 #include "core/vec.h"
+#include "train/report.h"
 #include "train/run.h"
 #include "train/trainer.h"
 #include <math.h>
@@ -33,7 +34,7 @@ weir_err weir_bench_print(FILE *out, weir_json *line, bool json, const char *tex
 typedef struct stepping { const weir_settings *set; const weir_place *place; const weir_bench *bench; weir_trainer t; } stepping;
 
 /* What the timed steps came to. */
-typedef struct timed { uint64_t samples; double seconds, wall_s, sent, loss; int replicas; } timed;
+typedef struct timed { uint64_t samples; double seconds, wall_s, sent, loss; int replicas; const weir_choice *choice; } timed;
 
 /* As `end` of a run's log, with the options measured. Nothing is evaluated. */
 static void put_train(weir_json *j, const weir_trainer *t, const weir_bench *b, const timed *m)
@@ -53,6 +54,11 @@ static void put_train(weir_json *j, const weir_trainer *t, const weir_bench *b, 
     weir_json_put_real(j, "best", NAN);
     weir_json_put_text(j, "exchange", t->set->exchange);
     weir_json_put_text(j, "codec", t->set->codec);
+    if (m->choice) {
+        weir_json *choice = weir_json_object();
+        weir_report_put_choice(choice, m->choice);
+        weir_json_put(j, "choice", choice);
+    }
     weir_json_put_text(j, "coll", t->coll.coll->plug.name);
     weir_json_put_text(j, "net", weir_net_name(t->net));
     weir_json_put_text(j, "optim", t->set->optim);
@@ -99,6 +105,21 @@ static weir_err save_profile(weir_trainer *t)
     return t->all.me ? WEIR_OK : weir_profile_save(t->profile, t->set->profile);
 }
 
+/* Steps that are not timed: memory is touched for the first time, codecs are tried. */
+static weir_err run_in(weir_trainer *t, const weir_choice **choice)
+{
+    weir_step_report report;
+    bool trying = false;
+
+    *choice = NULL;
+    for (int i = 0; i < UNTIMED || trying; i++) {
+        WEIR_TRY(weir_trainer_step(t, &report));
+        const weir_choice *c = t->exchange->choice ? t->exchange->choice(t->exchanger, &trying) : NULL;
+        *choice = c ? c : *choice;
+    }
+    return WEIR_OK;
+}
+
 static weir_err time_steps(weir_trainer *t, const weir_bench *b)
 {
     double opened = weir_now(weir_net_rt(weir_comm_net(t->comm))), begun;
@@ -109,8 +130,7 @@ static weir_err time_steps(weir_trainer *t, const weir_bench *b)
     t->steady = true;
     WEIR_TRY(weir_trainer_open(t));
     WEIR_TRY(weir_trainer_begin(t));
-    for (int i = 0; i < UNTIMED; i++)
-        WEIR_TRY(weir_trainer_step(t, &report));
+    WEIR_TRY(run_in(t, &m.choice));
     before = t->sent;
     begun = weir_now(t->rt);
     if (t->profile && !weir_net_simulated(t->net))
@@ -124,6 +144,8 @@ static weir_err time_steps(weir_trainer *t, const weir_bench *b)
     m.loss = report.loss;
     m.sent = (double)(t->sent - before);
     WEIR_TRY(weir_trainer_sum(t, &m.sent, 1));
+    if (t->exchange->drifts)
+        WEIR_TRY(weir_trainer_settle(t));
     WEIR_TRY(weir_trainer_replicas(t, &m.replicas));
     WEIR_TRY(save_profile(t));
     return t->all.me ? WEIR_OK : report_steps(t, b, &m);

@@ -7,7 +7,7 @@ enum { ROOM = 1024 }; /* jobs posted and not yet done: a few more than a model h
 typedef struct job {
     weir_err (*fn)(void *);
     void *arg;
-    bool answer;
+    bool answer, always;
 } job;
 
 struct weir_comm {
@@ -26,24 +26,24 @@ struct weir_comm {
 
 weir_net *weir_comm_net(weir_comm *c) { return c->net; }
 
-static weir_err post(weir_comm *c, weir_err (*fn)(void *), void *arg, bool answer)
+static weir_err post(weir_comm *c, weir_err (*fn)(void *), void *arg, bool answer, bool always)
 {
     job *j = &c->job[c->posted % (ROOM + 1)];
 
-    *j = (job){fn, arg, answer};
+    *j = (job){fn, arg, answer, always};
     if (weir_queue_put(c->jobs, j))
         return weir_fail(WEIR_FAILED, "the queue to the comm task is full: more than %d buckets", ROOM);
     c->posted++;
     return WEIR_OK;
 }
 
-weir_err weir_comm_post(weir_comm *c, weir_err (*fn)(void *), void *arg) { return post(c, fn, arg, false); }
+weir_err weir_comm_post(weir_comm *c, weir_err (*fn)(void *), void *arg) { return post(c, fn, arg, false, false); }
 
-weir_err weir_comm_call(weir_comm *c, weir_err (*fn)(void *), void *arg)
+static weir_err call(weir_comm *c, weir_err (*fn)(void *), void *arg, bool always)
 {
     void *done;
 
-    WEIR_TRY(post(c, fn, arg, true));
+    WEIR_TRY(post(c, fn, arg, true, always));
     for (;;) {
         WEIR_TRY(weir_queue_get(c->answers, &done, WEIR_NEVER));
         if (done != &c->hand)
@@ -53,6 +53,10 @@ weir_err weir_comm_call(weir_comm *c, weir_err (*fn)(void *), void *arg)
     }
     return c->err ? weir_fail(c->err, "%s", c->why) : WEIR_OK;
 }
+
+weir_err weir_comm_call(weir_comm *c, weir_err (*fn)(void *), void *arg) { return call(c, fn, arg, false); }
+
+void weir_comm_close(weir_comm *c, weir_err (*fn)(void *), void *arg) { call(c, fn, arg, true); }
 
 void weir_comm_lend(weir_comm *c, void (*fn)(void *), void *arg)
 {
@@ -93,8 +97,11 @@ static void serve(weir_comm *c)
     while (!weir_queue_get(c->jobs, &item, WEIR_NEVER)) {
         job *j = item;
         bool answer = j->answer;
-        if (!c->err && (c->err = j->fn(j->arg)))
+        weir_err err = c->err && !j->always ? WEIR_OK : j->fn(j->arg);
+        if (err && !c->err) {
+            c->err = err;
             snprintf(c->why, sizeof c->why, "%s", weir_why_text());
+        }
         if (answer)
             weir_queue_put(c->answers, c);
     }

@@ -15,6 +15,8 @@ weir_err weir_comm_run(weir_net *, weir_err (*compute)(weir_comm *, void *), voi
 weir_err weir_comm_post(weir_comm *, weir_err (*fn)(void *), void *arg);
 /* The same, and wait for it and all before it. */
 weir_err weir_comm_call(weir_comm *, weir_err (*fn)(void *), void *arg);
+/* The same even if a job has failed: what is in flight is taken back before its memory goes. */
+void weir_comm_close(weir_comm *, weir_err (*fn)(void *), void *arg);
 /* On the comm task, in a job that compute waits for: fn runs on the compute thread meanwhile, where it has that thread's helpers. [blocks] */
 void weir_comm_lend(weir_comm *, void (*fn)(void *), void *arg);
 weir_net *weir_comm_net(weir_comm *);

@@ -84,8 +84,14 @@ weir_err weir_trainer_check(weir_trainer *t)
 static weir_err settle_job(void *arg)
 {
     weir_trainer *t = arg;
+    weir_net_count before = weir_net_counted(t->net), now;
 
-    return t->exchange->settle(t->exchanger, (weir_turn){.step = t->step});
+    WEIR_TRY(t->exchange->settle(t->exchanger, (weir_turn){.step = t->step}));
+    now = weir_net_counted(t->net);
+    t->sent += now.sent - before.sent;
+    t->warm_sent += now.sent - before.sent;
+    t->received += now.received - before.received;
+    return WEIR_OK;
 }
 
 /* Running statistics are each worker's own: what evaluation and checkpoints use is their mean. */
@@ -110,8 +116,11 @@ static weir_err average_statistics(weir_trainer *t)
 
 weir_err weir_trainer_settle(weir_trainer *t)
 {
-    if (t->exchange->settle)
+    if (t->exchange->settle) {
         WEIR_TRY(weir_comm_call(t->comm, settle_job, t));
+        if (!t->dry)
+            weir_model_refresh(t->model);
+    }
     return average_statistics(t);
 }
 

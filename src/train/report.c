@@ -2,9 +2,11 @@
 #include "train/report.h"
 #include "core/log.h"
 #include "core/vec.h"
+#include "exchange/choose.h"
 #include "train/warn.h"
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 void weir_tally_step(weir_tally *y, const weir_step_report *r)
 {
@@ -58,17 +60,11 @@ weir_err weir_report_start(weir_journal *j, const weir_trainer *t)
     return weir_journal_write(j, e);
 }
 
-weir_err weir_report_warnings(weir_journal *j, const weir_trainer *t)
+static weir_err warn_of(weir_journal *j, const weir_trainer *t, const weir_codec *codec, const weir_optim *optim)
 {
-    const weir_plug *codec, *optim;
     char text[WEIR_WARNINGS][WEIR_WHY_MAX];
-    int n;
+    int n = weir_warnings(codec, optim, t->set->lr, text);
 
-    if (!j)
-        return WEIR_OK;
-    WEIR_TRY(weir_plug_find(weir_codecs, "codec", t->set->codec, &codec));
-    WEIR_TRY(weir_plug_find(weir_optims, "optimiser", t->set->optim, &optim));
-    n = weir_warnings((const weir_codec *)codec, (const weir_optim *)optim, t->set->lr, text);
     for (int i = 0; i < n; i++) {
         weir_json *e = weir_journal_event(j, "warning");
         weir_log(WEIR_LOG_WARN, "train", "%s", text[i]);
@@ -77,6 +73,14 @@ weir_err weir_report_warnings(weir_journal *j, const weir_trainer *t)
         weir_json_put_text(e, "what", text[i]);
         WEIR_TRY(weir_journal_write(j, e));
     }
+    return WEIR_OK;
+}
+
+/* For each codec that the first lane may go by. */
+weir_err weir_report_warnings(weir_journal *j, const weir_trainer *t)
+{
+    for (int k = 0; k < t->lane->rivals && j; k++)
+        WEIR_TRY(warn_of(j, t, t->lane->rival[k].codec, t->lane->optim));
     return WEIR_OK;
 }
 
@@ -112,6 +116,54 @@ weir_err weir_report_step(weir_journal *j, const weir_trainer *t, const weir_ste
     weir_json_put_real(e, "density", r->density);
     weir_json_put_real(e, "residual_norm", r->held);
     weir_json_put_real(e, "residual_over_tau", r->over);
+    if (t->exchange->drifts)
+        weir_json_put_int(e, "apart", r->apart);
+    return weir_journal_write(j, e);
+}
+
+/* Of every policy that was looked at; those that were not tried have null for a time. */
+static weir_json *policy_times(const weir_choice *c, bool measured)
+{
+    weir_json *j = weir_json_object();
+
+    for (const weir_policy *p = c->policy; p < c->policy + c->policies; p++)
+        if (!isnan(p->predicted) || p->tried)
+            weir_json_put_real(j, p->name, 1e3 * (measured ? p->measured : p->predicted));
+    return j;
+}
+
+void weir_report_put_choice(weir_json *e, const weir_choice *c)
+{
+    const int *pick = c->policy[c->taken].pick;
+    weir_json *buckets = weir_json_array();
+
+    for (int i = 0; i < c->lanes; i++)
+        weir_json_add_text(buckets, c->lane[i].rival[pick[i]].spec);
+    weir_json_put_text(e, "why", c->why);
+    weir_json_put_text(e, "taken", c->policy[c->taken].name);
+    weir_json_put_text(e, "before", c->policy[c->before].name);
+    weir_json_put(e, "predicted_ms", policy_times(c, false));
+    weir_json_put(e, "measured_ms", policy_times(c, true));
+    weir_json_put_real(e, "collective_us", 1e6 * c->collective);
+    weir_json_put_real(e, "link_mbit_per_s", c->byte > 0 ? 8e-6 / c->byte : NAN);
+    weir_json_put(e, "buckets", buckets);
+}
+
+weir_err weir_report_choice(weir_journal *j, const weir_trainer *t)
+{
+    bool trying;
+    const weir_choice *c = t->exchange->choice ? t->exchange->choice(t->exchanger, &trying) : NULL;
+    weir_json *e;
+
+    if (!c)
+        return WEIR_OK;
+    if (c->taken != c->before || !strcmp(c->why, "first"))
+        weir_journal_say(j, "step %llu  codec %s taken: %.2f ms a step, predicted %.2f; dense %.2f", (unsigned long long)c->step, c->policy[c->taken].name,
+                         1e3 * c->policy[c->taken].measured, 1e3 * c->policy[c->taken].predicted, 1e3 * c->policy[0].last);
+    if (!(e = weir_journal_event(j, "choice")))
+        return WEIR_OK;
+    weir_json_put_int(e, "step", (int64_t)c->step);
+    weir_report_put_choice(e, c);
     return weir_journal_write(j, e);
 }
 

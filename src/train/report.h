@@ -21,6 +21,9 @@ weir_err weir_report_start(weir_journal *, const weir_trainer *);
 weir_err weir_report_warnings(weir_journal *, const weir_trainer *);
 void weir_report_live(weir_journal *, const weir_trainer *, const weir_step_report *);
 weir_err weir_report_step(weir_journal *, const weir_trainer *, const weir_step_report *);
+/* Which codecs are used from now on, if that was looked at since the last call. */
+weir_err weir_report_choice(weir_journal *, const weir_trainer *);
+void weir_report_put_choice(weir_json *, const weir_choice *); /* what was taken, with the times of all */
 weir_err weir_report_eval(weir_journal *, const weir_trainer *, weir_tally *);
 weir_err weir_report_checkpoint(weir_journal *, uint64_t step, const char *path, uint64_t bytes, double seconds);
 weir_err weir_report_fault(weir_journal *, const weir_fault *, const char *action);

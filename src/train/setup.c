@@ -186,6 +186,8 @@ static weir_err open_exchange(weir_trainer *t)
                          s->optim, why);
     if (t->exact && !((const weir_codec *)codec)->raw)
         return weir_fail(WEIR_MISFIT, "--exact yes sums doubles: it cannot work with --codec %s", s->codec);
+    if (t->exact && t->exchange->drifts)
+        return weir_fail(WEIR_MISFIT, "--exact yes sums doubles over all workers: it cannot work with --exchange %s, where nobody waits for all", s->exchange);
     bool whole = ((const weir_codec *)codec)->whole || ((const weir_optim *)optim)->whole;
     weir_cut_rules rules = {bucket_bytes(t), whole, ((const weir_codec *)codec)->raw, t->small};
     WEIR_TRY(weir_buckets_cut(tensor, tensors, &rules, t->param, t->grad, t->arena, &bucket, &t->lanes));
@@ -263,8 +265,18 @@ weir_err weir_trainer_begin(weir_trainer *t)
     return weir_loader_open(t->rt, &t->data, &t->plan, t->step, LOADER_AHEAD, &t->loader);
 }
 
+static weir_err close_exchange(void *trainer)
+{
+    weir_trainer *t = trainer;
+
+    t->exchange->close(t->exchanger);
+    return WEIR_OK;
+}
+
 void weir_trainer_close(weir_trainer *t)
 {
+    if (t->exchanger && t->exchange->close)
+        weir_comm_close(t->comm, close_exchange, t);
     weir_loader_close(t->loader);
     weir_model_close(t->model);
     if (t->data.data)

@@ -10,6 +10,8 @@
 
 static float *notes(weir_trainer *t) { return t->grad + t->params; }
 
+double weir_trainer_loss(weir_trainer *t) { return t->dry ? NAN : notes(t)[WEIR_NOTE_LOSS]; }
+
 static void note_bytes(float *at, uint64_t bytes)
 {
     for (int i = 0; i < 3; i++)
@@ -202,7 +204,8 @@ weir_err weir_trainer_step(weir_trainer *t, weir_step_report *report)
     weir_err err;
 
     weir_net_phase(t->net, WEIR_PHASE_COMPUTE, t->step + 1);
-    t->commit = (weir_commit){.turn = {.step = t->step, .epochs = t->steady ? 1e9 : (double)t->step / (double)t->epoch_steps}, .rate = weir_rate_at(&t->rate, t->step), .clip = t->set->clip, .keep = true};
+    t->commit = (weir_commit){.turn = {.step = t->step, .epochs = t->steady ? 1e9 : (double)t->step / (double)t->epoch_steps, .rate = weir_rate_at(&t->rate, t->step)}, .clip = t->set->clip, .keep = true};
+    t->commit.rate = t->commit.turn.rate;
     begin_piece(t);
     WEIR_TRY(t->dry ? rehearse(t) : compute(t, &score, (double)samples * t->per_sample));
     computed = weir_now(t->rt);
@@ -217,9 +220,9 @@ weir_err weir_trainer_step(weir_trainer *t, weir_step_report *report)
         account(t, WEIR_COST_BACK + t->stages + 1);
     settle_accounts(t, samples);
     *report = (weir_step_report){
-        .step = t->step, .samples = samples, .epoch = (double)t->step / (double)t->epoch_steps, .loss = t->dry ? NAN : notes(t)[WEIR_NOTE_LOSS],
+        .step = t->step, .samples = samples, .epoch = (double)t->step / (double)t->epoch_steps, .loss = weir_trainer_loss(t),
         .rate = t->commit.rate, .norm = t->commit.norm, .seconds = weir_now(t->rt) - begun, .compute_s = computed - begun,
-        .wait_s = weir_now(t->rt) - computed};
+        .wait_s = weir_now(t->rt) - computed, .apart = t->commit.apart};
     report_codecs(t, report);
     return WEIR_OK;
 }

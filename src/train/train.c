@@ -221,7 +221,7 @@ static weir_err one_step(session *s, weir_trainer *t)
     s->last = t->last;
     WEIR_TRY(log_last(s, t));
     s->last = report;
-    return WEIR_OK;
+    return weir_report_choice(s->journal, t);
 }
 
 static weir_err evaluate(session *s, weir_trainer *t)
@@ -231,6 +231,8 @@ static weir_err evaluate(session *s, weir_trainer *t)
 
     WEIR_TRY(log_last(s, t));
     WEIR_TRY(weir_trainer_settle(t));
+    if (s->tally.steps)
+        s->tally.loss = weir_trainer_loss(t);
     WEIR_TRY(weir_trainer_evaluate(t, &score));
     weir_tally_evaluated(&s->tally, t, &score, weir_now(t->rt) - begun);
     return weir_report_eval(s->journal, t, &s->tally);
@@ -246,7 +248,7 @@ static weir_err steps(session *s, weir_trainer *t)
     WEIR_TRY(weir_steps_read("--save-every", s->set->save_every, t->epoch_steps, &save_every));
     while (t->step < t->steps && !t->stopped) {
         WEIR_TRY(one_step(s, t));
-        if (due(t->step, (uint64_t)s->set->check_every))
+        if (due(t->step, (uint64_t)s->set->check_every) && !t->exchange->drifts) /* it compares where it settles */
             WEIR_TRY(weir_trainer_check(t));
         if (due(t->step, eval_every) && !t->stopped) {
             WEIR_TRY(evaluate(s, t));
@@ -264,6 +266,9 @@ static weir_err steps(session *s, weir_trainer *t)
     /* a run that was told to leave leaves; one that has come to its end says how good it is */
     return evaluated == t->step || t->stopped ? WEIR_OK : evaluate(s, t);
 }
+
+/* Before the first step, and after the last if nothing else has: replicas that drift are to be compared. */
+static weir_err settle_drift(weir_trainer *t) { return t->exchange->drifts ? weir_trainer_settle(t) : WEIR_OK; }
 
 static weir_err run(weir_comm *comm, session *s)
 {
@@ -286,8 +291,10 @@ static weir_err run(weir_comm *comm, session *s)
     WEIR_TRY(weir_report_start(s->journal, t));
     WEIR_TRY(weir_report_warnings(s->journal, t));
     WEIR_TRY(weir_trainer_begin(t));
+    WEIR_TRY(settle_drift(t));
     WEIR_TRY(weir_trainer_check(t));
     WEIR_TRY(steps(s, t));
+    WEIR_TRY(settle_drift(t));
     weir_net_phase(t->net, WEIR_PHASE_END, t->step);
     return weir_report_end(s->journal, t, &s->tally, weir_now(t->rt) - s->begun, s->stopped, s->result);
 }

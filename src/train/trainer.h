@@ -26,6 +26,7 @@ typedef struct weir_step_report {
     double seconds, compute_s, wait_s, codec_s, wire_s; /* codec and wire: on the comm task, while this rank computes or waits */
     double density; /* of what goes through sparse codecs, the share that this rank sent */
     double held, over; /* the norm of what this rank holds back; the largest of it in thresholds, not a number where there are none */
+    int apart;   /* by how many steps the last rank is behind this one */
     double sent, received; /* bytes that all ranks gave to the wire for its exchange: known when the next step's notes are in */
     bool whole;            /* they are known */
 } weir_step_report;
@@ -81,6 +82,8 @@ weir_err weir_trainer_begin(weir_trainer *);
  * step before; *report lacks its bytes, which weir_trainer_flush fetches at the price of a message, on all ranks. */
 weir_err weir_trainer_step(weir_trainer *, weir_step_report *);
 weir_err weir_trainer_flush(weir_trainer *, weir_step_report *);
+/* Of the last step whose sums have come: under an exchange that drifts some steps back, until it is settled. */
+double weir_trainer_loss(weir_trainer *);
 /* The test part, shared by the workers; the same sums on all. */
 weir_err weir_trainer_evaluate(weir_trainer *, weir_score *);
 /* Leaves in the parameters what evaluation and checkpoints use. */

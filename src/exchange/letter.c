@@ -1,0 +1,162 @@
+/* letter.c - see letter.h. */
+#include "exchange/letter.h"
+#include "core/hash.h"
+#include "core/vec.h"
+#include <string.h>
+
+enum { VERSION = 1, PLAIN = 1 /* the body is floats as they are */ };
+
+typedef struct head {
+    char magic[2];
+    uint8_t version, how;
+    uint32_t lane;
+    uint64_t step;
+    double epochs, base;
+    uint32_t body, notes; /* bytes, floats */
+    uint64_t sum;
+} head;
+_Static_assert(sizeof(head) == 48, "the head has no holes");
+
+static const double LEAST = 1e-20;
+
+double weir_pen_unit(const weir_pen *pen, weir_turn turn) { return turn.rate > LEAST * pen->base ? turn.rate / pen->base : LEAST; }
+
+static bool is_plain(const weir_lane *l, weir_turn turn) { return !l->feedback || turn.epochs < l->feedback->warmup; }
+
+static size_t plain_bytes(const weir_lane *l) { return l->bucket->n * sizeof(float); }
+
+static size_t front(const weir_lane *l) { return sizeof(head) + l->notes * sizeof(float); }
+
+/* Of everything but itself: head, notes and body lie in a row. */
+static uint64_t sum_of(const head *h, const void *letter, size_t len)
+{
+    return weir_hash((const char *)letter + sizeof *h, len - sizeof *h, weir_hash(h, offsetof(head, sum), 0));
+}
+
+size_t weir_letter_most(const weir_lane *l)
+{
+    size_t coded = l->codec->raw ? 0 : l->codec->bound(l->coder);
+    bool plain = l->codec->raw || l->feedback->warmup > 0;
+
+    return front(l) + (plain && plain_bytes(l) > coded ? plain_bytes(l) : coded);
+}
+
+/* ---- writing ---- */
+
+static size_t usual(const weir_lane *l, weir_turn turn)
+{
+    if (is_plain(l, turn))
+        return front(l) + plain_bytes(l);
+    return front(l) + (l->codec->usual ? l->codec->usual(l->coder, turn) : l->codec->bound(l->coder));
+}
+
+/* Momentum is kept times the rate: where that has changed, so has what is kept. Nesterov's looks ahead by the factor alone. */
+static weir_feed feed(weir_lane *l, const weir_pen *pen, weir_turn turn, float scale)
+{
+    float unit = (float)weir_pen_unit(pen, turn), before = l->unit > 0 ? l->unit : 1;
+    weir_feed f = weir_lane_feed(l, pen->seed, pen->group->me, scale * unit, pen->tile);
+
+    if (!l->momentum.nesterov)
+        f.momentum *= unit / before;
+    else if (l->speed.now && unit != before) {
+        weir_vec_best()->scale(l->speed.now, unit / before, l->bucket->n);
+        l->unit = unit;
+    }
+    if (is_plain(l, turn)) {
+        f.held = l->stray ? f.held : NULL;
+        f.mask = false;
+    }
+    return f;
+}
+
+static weir_err write_body(weir_lane *l, weir_turn turn, weir_feed *f, char *to, size_t *len)
+{
+    l->told.sent = f->n;
+    if (is_plain(l, turn)) {
+        memcpy(to, weir_feed_whole(f, 0, f->n), *len = plain_bytes(l));
+        if (f->held) /* it went along */
+            memset(f->hold, 0, plain_bytes(l));
+        return WEIR_OK;
+    }
+    WEIR_TRY(l->codec->encode(l->coder, turn, f, to, len));
+    if (l->codec->told)
+        l->codec->told(l->coder, to, &l->told);
+    return WEIR_OK;
+}
+
+weir_err weir_letter_write(weir_lane *l, const weir_pen *pen, weir_turn turn, float scale, void *letter, size_t *len)
+{
+    head h = {{'W', 'P'}, VERSION, is_plain(l, turn) ? PLAIN : 0, (uint32_t)l->bucket->id, turn.step, turn.epochs, pen->base, 0, (uint32_t)l->notes, 0};
+    double begun = weir_net_now(pen->group->net);
+    char *to = letter;
+    size_t body = 0;
+
+    if (weir_net_dry(pen->group->net))
+        return *len = usual(l, turn), WEIR_OK;
+    weir_feed f = feed(l, pen, turn, scale);
+    WEIR_TRY(write_body(l, turn, &f, to + front(l), &body));
+    WEIR_TRY(weir_lane_check(&f, l->bucket, turn));
+    l->held.fresh = f.held != NULL;
+    l->speed.fresh = f.speed != NULL;
+    memcpy(to + sizeof h, l->bucket->grad + l->bucket->n, l->notes * sizeof(float));
+    h.body = (uint32_t)body;
+    h.sum = sum_of(&h, letter, front(l) + body);
+    memcpy(to, &h, sizeof h);
+    *len = front(l) + body;
+    l->codec_s += weir_net_now(pen->group->net) - begun;
+    return WEIR_OK;
+}
+
+/* ---- reading ---- */
+
+static weir_err bad(const weir_pen *pen, const weir_letter *x, const char *what)
+{
+    return weir_fail(WEIR_INVALID, "rank %d sent a letter of %zu bytes for step %llu that makes no sense: %s", pen->group->member[x->from], x->len,
+                     (unsigned long long)x->step + 1, what);
+}
+
+static weir_err check_head(const weir_lane *l, const weir_pen *pen, const weir_letter *x, head *h)
+{
+    if (x->len < front(l) || x->len > weir_letter_most(l))
+        return bad(pen, x, "it is shorter or longer than one can be");
+    memcpy(h, x->data, sizeof *h);
+    if (memcmp(h->magic, "WP", 2) || h->version != VERSION)
+        return bad(pen, x, "it is of another kind or version");
+    if (x->from != pen->group->me && h->sum != sum_of(h, x->data, x->len))
+        return bad(pen, x, "it was damaged on its way");
+    if (h->lane != (uint32_t)l->bucket->id || h->step != x->step || h->notes != l->notes || h->body != x->len - front(l))
+        return bad(pen, x, "it is for another bucket or step, or of another length");
+    if (h->base != pen->base)
+        return weir_fail(WEIR_DIVERGED, "step %llu: rank %d reckons from a rate of %g, this one from %g", (unsigned long long)x->step + 1,
+                         pen->group->member[x->from], h->base, pen->base);
+    return WEIR_OK;
+}
+
+static weir_err add_body(weir_lane *l, const weir_pen *pen, const weir_letter *x, const head *h)
+{
+    const char *body = (const char *)x->data + front(l);
+    weir_turn turn = {.step = h->step, .epochs = h->epochs};
+    weir_err err;
+
+    if (!(h->how & PLAIN) && !l->codec->raw) {
+        err = l->codec->decode(l->coder, turn, body, h->body, l->bucket->grad);
+        return err ? weir_fail_in(err, "from rank %d, step %llu", pen->group->member[x->from], (unsigned long long)x->step + 1) : WEIR_OK;
+    }
+    if (!(h->how & PLAIN) || h->body != plain_bytes(l))
+        return bad(pen, x, "floats as they are were expected, one for each of the bucket's");
+    weir_sum_f32.add(l->bucket->grad, body, l->bucket->n);
+    return WEIR_OK;
+}
+
+weir_err weir_letter_read(weir_lane *l, const weir_pen *pen, const weir_letter *x, float *notes, uint64_t *sum)
+{
+    double begun = weir_net_now(pen->group->net);
+    head h;
+
+    WEIR_TRY(check_head(l, pen, x, &h));
+    WEIR_TRY(add_body(l, pen, x, &h));
+    memcpy(notes, (const char *)x->data + sizeof h, l->notes * sizeof(float));
+    *sum = h.sum;
+    l->codec_s += weir_net_now(pen->group->net) - begun;
+    return WEIR_OK;
+}

@@ -1,0 +1,358 @@
+/* peers.c - every worker sends to every other, and applies what has come: no server, no barrier (Strom 2015).
+ *
+ * A step of a worker: its gradient goes, lane by lane and while backward still runs, into letters to all others (letter.h); then its
+ * weights move by its own letter, as it was sent, and by all letters that have come since its last step. Replicas differ by letters on
+ * their way and by the order of additions, and by nothing else.
+ *
+ * Nobody ends step t before it has everybody's letters of step t - bound: no two are further apart. With bound=0 all step together, add
+ * in the order of the members, and hold the same bits. Letters of up to `bound` steps ahead are taken when they come.
+ *
+ * The sums behind the last lane (exchange.h) are, at the end of step t, those of step t - bound, which everybody has by then; in the first steps those of the first one,
+ * for which everybody waits. So all ranks see the same sums at the same step, and what the trainer decides by them it decides everywhere alike.
+ *
+ * settle: waits for all letters, applies them, and compares what was applied: the checksums of all letters, added up, must be the same on
+ * all ranks, and their weights the same but for rounding. Then rank 0's are taken by all.
+ *
+ * Momentum and decay are the sender's: it adds its share of the pull on its own weights to its gradient. A bound on the norm is kept by
+ * each worker, at 1/sqrt(p) of it, before its letters are written. An error ends it: what was sent cannot be called back. */
+#include "core/vec.h"
+#include "exchange/equal.h"
+#include "exchange/letter.h"
+#include "exchange/parts.h"
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef struct peers {
+    int64_t bound; /* the option */
+    weir_exchange_env env;
+    weir_parts *parts;
+    weir_post *post;
+    weir_pen pen;
+    float decay;
+    bool early;      /* clipped before it is sent: no lane leaves before all of the gradient is there */
+    bool begun;      /* since all last agreed */
+    uint64_t since, next; /* the first step since then; the step to come */
+    uint64_t letters, added; /* added: how often weights have moved since then */
+    float *notes;    /* by step (2 bound + 2 of them, in turn) and member */
+    size_t noted;    /* floats of one member */
+    weir_equal *equal;
+} peers;
+
+/* ---- making ---- */
+
+/* Momentum and decay go to whoever writes letters. */
+static weir_err take_over(peers *x, weir_lane *l)
+{
+    weir_pull pull;
+
+    if (!l->optim->bare)
+        return weir_fail(WEIR_MISFIT, "--exchange peers cannot do the work of --optim %s: a step of it is more than a gradient times a rate", l->optim->plug.name);
+    if (x->post)
+        return WEIR_OK; /* done before: now the groups have changed */
+    l->optim->bare(l->stepper, &pull);
+    x->decay = pull.decay;
+    l->momentum = pull.momentum;
+    if (pull.momentum.factor <= 0 || l->speed.now || l->bucket->dry)
+        return WEIR_OK;
+    if (l->held.now)
+        return weir_fail(WEIR_MISFIT, "--exchange peers has momentum before the codec, and nowhere else: correct=no of --codec %s needs momentum=0", l->spec);
+    l->speed.now = WEIR_NEW(x->env.arena, float, l->bucket->n);
+    l->speed.next = WEIR_NEW(x->env.arena, float, l->bucket->n);
+    return l->speed.now && l->speed.next ? WEIR_OK : weir_fail_nomem(2 * l->bucket->n * sizeof(float));
+}
+
+static weir_err make_room(peers *x)
+{
+    weir_arena *arena = x->env.arena;
+    size_t p = (size_t)x->env.same->size, lanes = (size_t)x->env.lanes, *most = WEIR_NEW(arena, size_t, lanes);
+    bool dry = weir_net_dry(x->env.same->net);
+
+    if (!most)
+        return weir_fail_nomem(lanes * sizeof *most);
+    for (size_t i = 0; i < lanes; i++)
+        most[i] = weir_letter_most(&x->env.lane[i]);
+    x->noted = x->env.lane[lanes - 1].notes;
+    x->notes = WEIR_NEW(arena, float, dry ? 1 : (2 * (size_t)x->bound + 2) * p * x->noted);
+    x->pen.tile = WEIR_NEW(arena, float, WEIR_TILE);
+    if (!x->notes || !x->pen.tile)
+        return weir_fail_nomem((2 * (size_t)x->bound + 2) * p * x->noted * sizeof(float));
+    WEIR_TRY(weir_equal_make(&x->env, &x->equal));
+    return weir_post_make(x->env.same, most, x->env.lanes, (int)x->bound, arena, &x->post);
+}
+
+static weir_err init(void *self, const weir_exchange_env *env)
+{
+    peers *x = self;
+
+    x->env = *env;
+    x->early = env->clip > 0;
+    x->pen = (weir_pen){.group = env->same, .seed = env->seed, .base = 1};
+    for (int i = 0; i < env->lanes; i++)
+        WEIR_TRY(take_over(x, &env->lane[i]));
+    x->begun = false;
+    x->letters = x->added = 0;
+    WEIR_TRY(make_room(x));
+    return x->parts ? WEIR_OK : weir_parts_make(env->lane, env->lanes, env->arena, &x->parts);
+}
+
+/* ---- sending ---- */
+
+/* The first letter since all have agreed. */
+static void begin(peers *x, weir_turn turn)
+{
+    if (!weir_post_is_open(x->post))
+        weir_post_open(x->post, turn.step);
+    x->begun = true;
+    x->since = turn.step;
+    x->pen.base = turn.rate > 0 ? turn.rate : 1;
+    for (int i = 0; i < x->env.lanes; i++)
+        weir_lane_in_unit(&x->env.lane[i], 1);
+}
+
+/* This worker's share of the pull of weights towards 0. */
+static void pull(const peers *x, const weir_lane *l, float scale)
+{
+    const weir_bucket *b = l->bucket;
+    float share = x->decay / (float)x->env.same->size / scale;
+
+    for (const weir_view *v = b->view; v < b->view + b->views && x->decay > 0 && !b->dry; v++)
+        if (v->tensor->decays)
+            weir_vec_best()->axpy(b->grad + v->at, share, b->param + v->at, weir_view_length(v));
+}
+
+static weir_err send_lane(peers *x, weir_lane *l, weir_turn turn, float scale)
+{
+    int lane = (int)(l - x->env.lane);
+    size_t len;
+
+    if (!x->begun)
+        begin(x, turn);
+    pull(x, l, scale);
+    WEIR_TRY(weir_letter_write(l, &x->pen, turn, scale, weir_post_place(x->post, turn.step, lane), &len));
+    weir_post_send(x->post, turn.step, lane, len);
+    return WEIR_OK;
+}
+
+/* What p workers add is clipped at 1/sqrt(p) of the bound on each of them: their sum is, if they point anywhere, within it. */
+static weir_err send_clipped(peers *x, const weir_commit *commit)
+{
+    double norm = weir_net_dry(x->env.all->net) ? 0 : sqrt(weir_parts_sumsq(x->parts, &x->env)), most = commit->clip / sqrt(x->env.same->size);
+
+    if (!isfinite(norm))
+        return weir_parts_blame(&x->env, commit->turn.step);
+    for (int i = 0; i < x->env.lanes; i++)
+        WEIR_TRY(send_lane(x, &x->env.lane[i], commit->turn, commit->clip > 0 && norm > most ? (float)(most / norm) : 1));
+    return WEIR_OK;
+}
+
+/* ---- applying ---- */
+
+static float *notes_at(const peers *x, uint64_t step, int member)
+{
+    return x->notes + ((size_t)(step % (2 * (uint64_t)x->bound + 2)) * (size_t)x->env.same->size + (size_t)member) * x->noted;
+}
+
+static weir_err apply(peers *x, const weir_letter *letter)
+{
+    uint64_t sum = 0;
+
+    if (!weir_net_dry(x->env.same->net))
+        WEIR_TRY(weir_letter_read(&x->env.lane[letter->lane], &x->pen, letter, notes_at(x, letter->step, letter->from), &sum));
+    x->letters += sum;
+    return WEIR_OK;
+}
+
+/* All that has come from this member, up to a step; of ourselves, what we have sent. */
+static weir_err apply_from(peers *x, int member, uint64_t latest)
+{
+    weir_letter letter;
+    bool taken = true;
+
+    while (taken) {
+        WEIR_TRY(weir_post_take(x->post, member, latest, &letter, &taken));
+        if (!taken)
+            break;
+        WEIR_TRY(apply(x, &letter));
+        weir_post_done(x->post, &letter);
+    }
+    return WEIR_OK;
+}
+
+static weir_err apply_own(peers *x, uint64_t step)
+{
+    for (int i = 0; i < x->env.lanes; i++) {
+        weir_letter letter = weir_post_own(x->post, step, i);
+        WEIR_TRY(apply(x, &letter));
+    }
+    return WEIR_OK;
+}
+
+/* Gradients have left: their memory takes up what letters say. */
+static void clear(peers *x)
+{
+    for (weir_lane *l = x->env.lane; l < x->env.lane + x->env.lanes && !weir_net_dry(x->env.same->net); l++)
+        memset(l->bucket->grad, 0, l->bucket->n * sizeof(float));
+}
+
+static void sum_notes(peers *x, uint64_t step)
+{
+    const weir_bucket *last = x->env.lane[x->env.lanes - 1].bucket;
+    float *to = last->grad + last->n;
+
+    memset(to, 0, x->noted * sizeof *to);
+    for (int m = 0; m < x->env.same->size; m++)
+        for (size_t i = 0; i < x->noted; i++)
+            to[i] += notes_at(x, step, m)[i];
+}
+
+static uint64_t oldest(const peers *x, uint64_t step) { return step >= x->since + (uint64_t)x->bound ? step - (uint64_t)x->bound : x->since; }
+
+/* Letters that must be here, then all that are; then there is a place for the next. */
+static weir_err gather(peers *x, uint64_t step)
+{
+    weir_net *net = x->env.same->net;
+    double begun = weir_net_now(net);
+
+    weir_net_yield(net); /* what has come meanwhile is seen */
+    WEIR_TRY(weir_post_wait(x->post, oldest(x, step)));
+    x->env.lane->wire_s += weir_net_now(net) - begun;
+    clear(x);
+    for (int m = 0; m < x->env.same->size; m++)
+        WEIR_TRY(m == x->env.same->me ? apply_own(x, step) : apply_from(x, m, step + (uint64_t)x->bound));
+    begun = weir_net_now(net);
+    WEIR_TRY(weir_post_free(x->post, step + 1));
+    x->env.lane->wire_s += weir_net_now(net) - begun;
+    return WEIR_OK;
+}
+
+/* Weights move by what letters have said. */
+static weir_err move(peers *x, weir_turn turn, double *norm)
+{
+    weir_commit as = {.turn = turn, .rate = x->pen.base};
+
+    *norm = sqrt(weir_parts_sumsq(x->parts, &x->env)) * x->pen.base;
+    if (!isfinite(*norm))
+        return weir_parts_blame(&x->env, turn.step);
+    weir_parts_step(x->parts, &x->env, &as, 1);
+    x->added++;
+    return WEIR_OK;
+}
+
+/* ---- the verbs ---- */
+
+/* Nothing may be left in flight behind an error, whose sentence stays. */
+static weir_err ended(peers *x, weir_err err)
+{
+    char why[WEIR_WHY_MAX];
+
+    if (!err)
+        return WEIR_OK;
+    snprintf(why, sizeof why, "%s", weir_why_text());
+    weir_post_close(x->post);
+    x->begun = false;
+    return weir_fail(err, "%s", why);
+}
+
+static weir_err bucket(void *self, weir_lane *lane, weir_turn turn)
+{
+    peers *x = self;
+
+    return x->early ? WEIR_OK : ended(x, send_lane(x, lane, turn, 1));
+}
+
+static weir_err step(peers *x, weir_commit *commit)
+{
+    weir_turn turn = commit->turn;
+    double moved;
+
+    if (x->early)
+        WEIR_TRY(send_clipped(x, commit));
+    WEIR_TRY(gather(x, turn.step));
+    x->next = turn.step + 1;
+    commit->apart = weir_post_apart(x->post, turn.step);
+    if (!weir_net_dry(x->env.same->net) && commit->keep) {
+        WEIR_TRY(move(x, turn, &moved));
+        commit->norm = turn.rate > 0 ? moved / turn.rate : moved;
+        for (int i = 0; i < x->env.lanes; i++) {
+            weir_lane_commit(&x->env.lane[i]);
+            x->env.lane[i].unit = (float)weir_pen_unit(&x->pen, turn);
+        }
+        sum_notes(x, oldest(x, turn.step));
+    }
+    return WEIR_OK;
+}
+
+static weir_err finish(void *self, weir_commit *commit) { return ended(self, step(self, commit)); }
+
+static weir_err drain(peers *x)
+{
+    uint64_t last = x->next - 1;
+    double moved;
+
+    WEIR_TRY(weir_post_wait(x->post, last));
+    clear(x);
+    for (int m = 0; m < x->env.same->size; m++)
+        if (m != x->env.same->me)
+            WEIR_TRY(apply_from(x, m, last));
+    if (!weir_net_dry(x->env.same->net)) {
+        WEIR_TRY(move(x, (weir_turn){.step = last}, &moved));
+        sum_notes(x, last);
+    }
+    return weir_equal_all(x->equal, &x->env, x->letters, x->added, x->next);
+}
+
+static weir_err settle(void *self, weir_turn turn)
+{
+    peers *x = self;
+
+    if (!weir_post_is_open(x->post))
+        weir_post_open(x->post, turn.step); /* before anybody begins */
+    if (!x->begun)
+        return WEIR_OK;
+    WEIR_TRY(ended(x, drain(x)));
+    x->begun = false;
+    x->added = x->letters = 0;
+    return WEIR_OK;
+}
+
+static void close_all(void *self)
+{
+    peers *x = self;
+
+    if (x->post)
+        weir_post_close(x->post);
+}
+
+/* Settled: nothing is on its way, and what is held back is all there is. */
+static weir_err hand_over(void *self, const int *stay, int count)
+{
+    peers *x = self;
+
+    for (int i = 0; i < x->env.lanes; i++)
+        weir_lane_in_unit(&x->env.lane[i], 1);
+    return weir_lanes_hand(x->env.lane, x->env.lanes, x->env.same, stay, count);
+}
+
+static weir_err regroup(void *self, const weir_exchange_env *env)
+{
+    close_all(self);
+    return init(self, env);
+}
+
+static const weir_opt options[] = {
+    {"bound", WEIR_OPT_INT, offsetof(peers, bound), "4", "steps that any two workers may be apart; 0: all step together", .min = 0, .max = 100, .bare = true},
+    {0},
+};
+
+const weir_exchange weir_exchange_peers = {
+    .plug = {"peers", "every worker sends to every other and applies what has come; nobody waits, but for who is too far behind", sizeof(peers), options},
+    .drifts = true,
+    .init = init,
+    .bucket = bucket,
+    .finish = finish,
+    .settle = settle,
+    .hand_over = hand_over,
+    .regroup = regroup,
+    .close = close_all,
+};
