@@ -150,9 +150,10 @@ static weir_err go(trip *t)
  * wait for each other at the end of each piece. */
 static void cut_segments(trip *t, size_t most, size_t unit)
 {
-    size_t fit = most / PARTS < SHORT ? SHORT : most / PARTS > LONG ? LONG : most / PARTS;
-    size_t segment = (t->self->segment ? (size_t)t->self->segment : fit) / unit * unit;
+    size_t fit = most / PARTS < SHORT ? SHORT : most / PARTS > LONG ? LONG : most / PARTS, segment;
 
+    t->nseg = most ? (int)((most + fit - 1) / fit) : 1;
+    segment = t->self->segment ? (size_t)t->self->segment / unit * unit : ((most + (size_t)t->nseg - 1) / (size_t)t->nseg + unit - 1) / unit * unit; /* all alike */
     t->segment = segment ? segment : unit;
     t->nseg = most ? (int)((most + t->segment - 1) / t->segment) : 1;
 }

@@ -4,6 +4,7 @@
 
 enum {
     FIRST_PART = 4, /* the first bucket is this many times smaller: the wire starts early */
+    LAST_PART = 4,  /* so is the last: it is whole only when backward ends, and nothing hides its way */
     TRIFLE = 16     /* what is this many times smaller than a bucket does not leave alone: a message more costs more than it waits */
 };
 
@@ -17,6 +18,7 @@ typedef struct cutter {
     size_t at, n; /* the open bucket's range */
     int first_view;
     int ready;
+    size_t rest; /* floats to come, the tail among them where it is no bucket of its own */
     float *param, *grad;
 } cutter;
 
@@ -74,18 +76,42 @@ static void add_tensor(cutter *c, const weir_tensor *t, bool tail)
     }
 }
 
+static bool in_tail(const cutter *c, const weir_tensor *t) { return weir_tensor_small(t, c->rules.small); }
+
+/* What is to come makes a last bucket. */
+static bool last_begins(const cutter *c)
+{
+    return c->n >= c->limit / TRIFLE && c->rest <= c->limit / LAST_PART && c->rest >= c->limit / TRIFLE;
+}
+
+static void cut_tensors(cutter *c, const weir_tensor *tensor, int tensors, bool tail)
+{
+    bool last = false;
+
+    for (const weir_tensor *t = tensor; t < tensor + tensors; t++) {
+        if (in_tail(c, t) != tail)
+            continue;
+        if (!tail && !last && last_begins(c)) {
+            close_bucket(c, false);
+            last = true;
+        }
+        add_tensor(c, t, tail);
+        c->rest -= t->n;
+    }
+}
+
 static void cut_all(cutter *c, const weir_tensor *tensor, int tensors)
 {
     c->buckets = c->views = c->first_view = 0;
-    c->at = c->n = 0;
+    c->at = c->n = c->rest = 0;
     c->ready = -1;
-    for (int tail = 0; tail < 2; tail++) {
-        for (int i = 0; i < tensors; i++)
-            if (weir_tensor_small(&tensor[i], c->rules.small) == (tail == 1))
-                add_tensor(c, &tensor[i], tail);
-        if (tail || (c->n && !c->rules.fuse))
-            close_bucket(c, tail);
-    }
+    for (const weir_tensor *t = tensor; t < tensor + tensors; t++)
+        c->rest += in_tail(c, t) && !c->rules.fuse ? 0 : t->n;
+    cut_tensors(c, tensor, tensors, false);
+    if (c->n && !c->rules.fuse)
+        close_bucket(c, false);
+    cut_tensors(c, tensor, tensors, true);
+    close_bucket(c, true);
 }
 
 weir_err weir_buckets_cut(const weir_tensor *tensor, int tensors, const weir_cut_rules *rules, float *param, float *grad, weir_arena *arena, weir_bucket **bucket,

@@ -304,12 +304,15 @@ static void shut_link(weir_net *n, int peer, int linger_ms)
     z->poll[WEIR_ZMQ_PEERS + 2 * peer].fd = z->poll[WEIR_ZMQ_PEERS + 2 * peer + 1].fd = -1;
 }
 
-void weir_zmq_cut(weir_net *n, int peer) { shut_link(n, peer, 0); }
+/* Never at once: a link whose socket goes with a message half read, and whose peer goes too, would end the process (libzmq 4.3's session, clean_pipes). */
+enum { GIVEN_UP_MS = 200 };
+
+void weir_zmq_cut(weir_net *n, int peer) { shut_link(n, peer, GIVEN_UP_MS); }
 
 void weir_zmq_close(weir_net *n, bool in_order)
 {
     sockets *z = n->link;
-    int data_ms = in_order ? 5000 : 0, words_ms = in_order ? 500 : 200; /* at most; what nobody waits for is soon out */
+    int data_ms = in_order ? 5000 : GIVEN_UP_MS, words_ms = in_order ? 500 : 200; /* at most; what nobody waits for is soon out */
 
     if (z->bound && z->run && !in_order)
         weir_run_dir_remove(z->dir, n->size); /* no launcher does it; the run is over for all */
