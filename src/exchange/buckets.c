@@ -5,7 +5,8 @@
 enum {
     FIRST_PART = 4, /* the first bucket is this many times smaller: the wire starts early */
     LAST_PART = 4,  /* so is the last: it is whole only when backward ends, and nothing hides its way */
-    TRIFLE = 16     /* what is this many times smaller than a bucket does not leave alone: a message more costs more than it waits */
+    TRIFLE = 16,    /* what is this many times smaller than a bucket does not leave alone: a message more costs more than it waits */
+    LEAST_LAST = 8192 /* floats of which a last bucket is made */
 };
 
 /* What is being put together. `bucket` NULL: only counting. */
@@ -81,7 +82,7 @@ static bool in_tail(const cutter *c, const weir_tensor *t) { return weir_tensor_
 /* What is to come makes a last bucket. */
 static bool last_begins(const cutter *c)
 {
-    return c->n >= c->limit / TRIFLE && c->rest <= c->limit / LAST_PART && c->rest >= c->limit / TRIFLE;
+    return c->n >= c->limit / TRIFLE && c->rest <= c->limit / LAST_PART && c->rest >= c->limit / TRIFLE && c->rest >= LEAST_LAST;
 }
 
 static void cut_tensors(cutter *c, const weir_tensor *tensor, int tensors, bool tail)
