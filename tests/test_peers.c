@@ -25,7 +25,7 @@ typedef struct plan {
     double fall;  /* the rate falls by this factor a step */
     double spend; /* seconds of work a step */
     int leaves, spoils; /* rank: leaves in the middle; changes a weight before the end. -1: nobody */
-    atomic_int sent[RANKS]; /* steps that it has sent all of */
+    atomic_int sent[RANKS]; /* steps whose last lane it is sending, or has sent */
     int apart[RANKS];       /* at most, as others saw it, and as the exchange said */
     int said[RANKS];
     float param[RANKS][N], held[RANKS][N], last[RANKS];
@@ -101,9 +101,10 @@ static weir_err one_step(rank *r, plan *p, uint64_t step)
     for (int i = 0; i < r->lanes; i++) {
         if (me == p->leaves && step == 3 && i == 2)
             return weir_fail(WEIR_FAILED, "left");
+        if (i == r->lanes - 1)
+            atomic_fetch_add(&p->sent[me], 1); /* before: another thread may have it before this one goes on */
         WEIR_TRY(p->exchange->bucket(r->self, &r->lane[i], c.turn));
     }
-    atomic_fetch_add(&p->sent[me], 1);
     WEIR_TRY(p->exchange->finish(r->self, &c));
     apart = behind(p, me, (int)step + 1, r->g.size);
     p->apart[me] = apart > p->apart[me] ? apart : p->apart[me];
