@@ -82,7 +82,8 @@ def test_loss_in_the_middle(mpi, how):
     else: assert said, out + err
     assert not re.search(r'exit 1\)', out), out
     if how == 'fails':
-        assert 'its data are damaged (exit 17)' in out and len(re.findall(r'left with an error .*: its data are damaged', out)) == len(said), out
+        assert len(re.findall(r'left with an error .*: its data are damaged', out)) == len(said), out
+        if mpi.name == 'openmpi': assert 'its data are damaged (exit 17)' in out, out   # the other ends it as soon as one who heard of it has left
 
 
 @pytest.mark.parametrize('model,data', [('lenet', SMALL), ('mlp', SMALL), ('gpt:width=32,depth=2', TEXT)])
@@ -123,7 +124,7 @@ def test_kill_a_rank(mpi, tmp_path, trial):
     said = re.findall(r'^weir: (rank \d: warning: lost|error): rank (\d) \(host .*? (\w+) in phase (\w+)', err, re.M)
     assert all(int(r) == victim and what == 'ended' for _, r, what, _ in said), err
     if mpi.name == 'openmpi': assert 'error' in [how for how, *_ in said], err
-    else: assert said or f'PID {pids[victim]} ' in told + err, told + err   # mpiexec kills the others at once, now and then before a word
+    else: assert said or 'BAD TERMINATION' in told + err, told + err   # mpiexec kills the others at once, now and then before a word
     assert p.returncode
     assert not [x for x in leftovers(out) if x.startswith(str(out))]   # an mpi world has nothing elsewhere
 

@@ -136,6 +136,6 @@ double weir_mpi_now(weir_sched *);
 weir_err weir_mpi_meet(weir_net *);
 void weir_mpi_tell(weir_net *, int peer, weir_word, const void *body, size_t len);
 bool weir_mpi_words(weir_net *); /* reads what is there; was there any */
-void weir_mpi_words_close(weir_net *);
+void weir_mpi_words_close(weir_net *, bool in_order); /* [blocks] */
 const char *weir_mpi_silence(weir_net *, int peer, double seconds); /* as in weir_world */
 #endif

@@ -201,7 +201,7 @@ void weir_mpi_close(weir_net *n, bool in_order)
         weir_mpi_down(n); /* its packets' memory stays, in case MPI still writes to it */
     if (!l->down)
         free_mpi(l);
-    weir_mpi_words_close(n);
+    weir_mpi_words_close(n, in_order);
     weir_mpi_spares_free(l);
     free(l->counts);
     free(l->begins);

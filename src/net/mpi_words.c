@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -13,6 +14,7 @@
 
 enum { EVENTS = 64 };
 static const double LINGER = 0.3; /* seconds to let the last words out */
+static const double TOGETHER = 2; /* seconds to wait, after a failure, for the others to leave too */
 
 /* ---- out ---- */
 
@@ -160,13 +162,12 @@ const char *weir_mpi_silence(weir_net *n, int peer, double seconds)
 
 /* ---- the end ---- */
 
-/* The last words leave, and what came in is read: closing with something unread would throw them away. */
-void weir_mpi_words_close(weir_net *n)
+static void let_out(weir_net *n)
 {
     mpi_link *l = n->link;
     double limit = weir_mpi_now(n->sched) + LINGER;
     struct epoll_event event;
-    bool more = l->word != NULL;
+    bool more = true;
 
     while (more && weir_mpi_now(n->sched) < limit) {
         more = false;
@@ -177,13 +178,56 @@ void weir_mpi_words_close(weir_net *n)
         if (more)
             epoll_wait(l->poll, &event, 1, 10);
     }
-    for (int p = 0; l->word && p < n->size; p++) {
-        if (l->word[p].fd < 0)
-            continue;
-        shutdown(l->word[p].fd, SHUT_WR);
-        while (recv(l->word[p].fd, l->word[p].in, sizeof l->word[p].in, MSG_DONTWAIT) > 0)
-            ;
-        shut(n, p);
+}
+
+/* What came in is read: closing with something unread would throw our last words away. True: the peer has nothing more to say. */
+static bool heard_out(word_link *w)
+{
+    ssize_t got;
+
+    while ((got = recv(w->fd, w->in, sizeof w->in, MSG_DONTWAIT)) > 0)
+        ;
+    return !got || (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
+}
+
+static bool is_to_blame(const weir_net *n, int peer)
+{
+    for (const weir_loss *k = n->losses; k; k = k->next)
+        if (k->fault.rank == peer)
+            return true;
+    return false;
+}
+
+/* Some launchers end all ranks as soon as one has left with an error: so all who are well leave together, when each has told and
+ * logged why. */
+static void wait_for_the_others(weir_net *n)
+{
+    mpi_link *l = n->link;
+    double limit = weir_mpi_now(n->sched) + TOGETHER;
+
+    for (int p = 0; p < n->size; p++)
+        while (l->word[p].fd >= 0 && !is_to_blame(n, p) && !heard_out(&l->word[p]) && weir_mpi_now(n->sched) < limit) {
+            struct pollfd event = {.fd = l->word[p].fd, .events = POLLIN};
+            poll(&event, 1, 10);
+        }
+}
+
+void weir_mpi_words_close(weir_net *n, bool in_order)
+{
+    mpi_link *l = n->link;
+
+    if (l->word) {
+        let_out(n);
+        for (int p = 0; p < n->size; p++)
+            if (l->word[p].fd >= 0)
+                shutdown(l->word[p].fd, SHUT_WR);
+        if (!in_order)
+            wait_for_the_others(n);
+        for (int p = 0; p < n->size; p++)
+            if (l->word[p].fd >= 0) {
+                heard_out(&l->word[p]);
+                shut(n, p);
+            }
     }
     if (l->poll >= 0)
         close(l->poll);
