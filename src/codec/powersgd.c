@@ -202,13 +202,15 @@ static void settle(void *self, float *x)
     }
 }
 
+/* A column that found nothing stays: from 0 it would never find anything again. */
 static void keep(void *self)
 {
     powersgd *s = self;
 
     for (int v = 0; v < s->bucket->views; v++)
-        if (s->thin[v].rank)
-            memcpy(s->thin[v].q, s->thin[v].next, s->thin[v].rank * s->thin[v].cols * sizeof(float));
+        for (size_t k = 0, cols = s->thin[v].cols; k < s->thin[v].rank; k++)
+            if (weir_vec_best()->sumsq(s->thin[v].next + k * cols, cols) > 0)
+                memcpy(s->thin[v].q + k * cols, s->thin[v].next + k * cols, cols * sizeof(float));
 }
 
 static weir_err state(void *self, weir_io *io)

@@ -109,8 +109,8 @@ void weir_lane_commit(weir_lane *lane)
     weir_pair_turn(&lane->speed);
     weir_pair_turn(&lane->owned);
     lane->stray = lane->leaves;
-    if (!lane->codec->keep)
-        return;
+    if (!lane->codec->keep || !lane->leaves)
+        return; /* nothing was learned */
     lane->codec->keep(lane->coder);
     for (int i = 0; i < lane->stripes; i++)
         lane->codec->keep(lane->stripe[i].coder);

@@ -94,6 +94,7 @@ weir_err weir_letter_write(weir_lane *l, const weir_pen *pen, weir_turn turn, fl
     if (weir_net_dry(pen->group->net))
         return *len = usual(l, turn), WEIR_OK;
     weir_feed f = feed(l, pen, turn, scale);
+    l->leaves = !is_plain(l, turn);
     WEIR_TRY(write_body(l, turn, &f, to + front(l), &body));
     WEIR_TRY(weir_lane_check(&f, l->bucket, turn));
     l->held.fresh = f.held != NULL;
