@@ -259,7 +259,7 @@ static void wire_bytes(void **state)
     static const size_t one[][2] = {{100, 300}};
     static const struct { const char *spec; size_t bytes; } row[] = {
         {"half", 16 + 7 * (4 + 8192) + 4 + 2 * (30000 - 7 * 4096)}, {"int8", 16 + 117 * 260 + 4 + 48}, {"onebit", 16 + 100 * (8 + 40)}, {"sign", 16 + 4 + 3752},
-        {"qsgd", 16 + 58 * (4 + 320) + 4 + 192}, {"terngrad", 16 + 4 + 7500}, {"topk:select=exact,rice=no", 16 + 16 + 300 * 8}, {"redsync:select=trimmed,rice=no,density=0.01", 16 + 16 + 300 * 4},
+        {"qsgd", 16 + 234 * (4 + 80) + 4 + 32}, {"terngrad", 16 + 4 + 7500}, {"topk:select=exact,rice=no", 16 + 16 + 300 * 8}, {"redsync:select=trimmed,rice=no,density=0.01", 16 + 16 + 300 * 4},
         {"redsync:select=trimmed,rice=no,quantise=no", 16 + 16 + 30 * 8}, {"powersgd", 4 * 2 * 300}};
 
     (void)state;

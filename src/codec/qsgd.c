@@ -1,13 +1,13 @@
 /* qsgd.c - levels between 0 and the norm of a block, drawn up or down so that the mean is right (QSGD, Alistarh et al. 2017).
  *
- * Body: for each 512 floats their norm (float), then `bits` bits an element from the lowest bit on, padded to 4 bytes: its level, negative
+ * Body: for each 128 floats their norm (float), then `bits` bits an element from the lowest bit on, padded to 4 bytes: its level, negative
  * ones in two's complement; x is norm * level / levels. */
 #include "codec/fixed.h"
 #include "codec/levels.h"
 #include "codec/quant.h"
 #include "core/vec.h"
 
-enum { BLOCK = 512 };
+enum { BLOCK = 128 };
 
 typedef struct qsgd {
     weir_fixed fixed;

@@ -23,7 +23,7 @@ typedef struct strom {
 } strom;
 
 static const weir_opt options[] = {
-    WEIR_FEEDBACK("yes", "yes", "0", "0"),
+    WEIR_FEEDBACK("yes", "yes", "0", "0.25"),
     {"tau", WEIR_OPT_REAL, offsetof(strom, tau), "0", "a fixed threshold; 0: it follows the density", .min = 0, .max = 1e30},
     WEIR_SPARSE_DENSITY("0.01"),
     {"quanta", WEIR_OPT_INT, offsetof(strom, quanta), "1", "thresholds an element may send at once", .min = 1, .max = 127},

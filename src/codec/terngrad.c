@@ -65,7 +65,7 @@ const weir_codec weir_codec_terngrad = {
     .plug = {"terngrad", "-s, 0 or s, drawn so that the mean is right", sizeof(terngrad), options},
     .combine = WEIR_COMBINE_GATHER,
     .mark = 'N',
-    .rate = 0.2,
+    .rate = 0.4,
     .drop = 1,
     .init = init,
     WEIR_FIXED,
