@@ -105,10 +105,10 @@ lint:
 format: deps-dev
 	clang-format -i $(SRC) $(wildcard src/*/*.h include/*.h tests/*.[ch] tests/fuzz/*.c)
 
-# every fuzzer for SECONDS_EACH seconds, with ASan and UBSan
+# every fuzzer (FUZZ: those named; FUZZ=codecs: every decoder by itself) for SECONDS_EACH seconds, with ASan and UBSan
 fuzz: deps-dev
 	@$(MAKE) --no-print-directory FLAVOUR=fuzz CC=clang -j$$(nproc) fuzzers
-	@tests/fuzz/run $(SECONDS_EACH)
+	@tests/fuzz/run $(SECONDS_EACH) $(FUZZ)
 fuzzers: $(FUZZERS)
 build/fuzz/%: tests/fuzz/%.c build/fuzz/libweir.a
 	@echo "  ld $@"; $(CC) $(CFLAGS) -fsanitize=fuzzer,address,undefined $< build/fuzz/libweir.a -o $@ $(LIBS)
