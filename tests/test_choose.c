@@ -96,8 +96,9 @@ static weir_err step(rig *r, weir_net *net, uint64_t k, double byte)
     return weir_exchange_allreduce.finish(r->self, &commit);
 }
 
-static weir_err run_course(rig *r, weir_net *net, course *c)
+static weir_err run_course(rig *r, weir_net *net, void *arg)
 {
+    course *c = arg;
     int me = weir_net_rank(net);
 
     WEIR_TRY(rig_open(r, net, c->codec, "sgd:momentum=0.9"));
@@ -111,18 +112,20 @@ static weir_err run_course(rig *r, weir_net *net, course *c)
     return WEIR_OK;
 }
 
-static weir_err course_rank(weir_net *net, void *arg)
+static weir_err with_rig(weir_net *net, weir_err (*fn)(rig *, weir_net *, void *), void *arg)
 {
     rig *r = calloc(1, sizeof *r);
     weir_err err;
 
     CHECK(r);
     r->arena = weir_arena_new();
-    err = run_course(r, net, arg);
+    err = fn(r, net, arg);
     weir_arena_free(r->arena);
     free(r);
     return err;
 }
+
+static weir_err course_rank(weir_net *net, void *arg) { return with_rig(net, run_course, arg); }
 
 static course *take(const char *net, course start)
 {
@@ -213,8 +216,9 @@ typedef struct way {
     double *given, *sent, *held; /* of all ranks; what one got; what all hold back */
 } way;
 
-static weir_err go(rig *r, weir_net *net, way *w)
+static weir_err go(rig *r, weir_net *net, void *arg)
 {
+    way *w = arg;
     weir_ways *ways;
 
     WEIR_TRY(rig_open(r, net, w->codec, "sgd:momentum=0"));
@@ -244,18 +248,7 @@ static weir_err go(rig *r, weir_net *net, way *w)
     return WEIR_OK;
 }
 
-static weir_err way_rank(weir_net *net, void *arg)
-{
-    rig *r = calloc(1, sizeof *r);
-    weir_err err;
-
-    CHECK(r);
-    r->arena = weir_arena_new();
-    err = go(r, net, arg);
-    weir_arena_free(r->arena);
-    free(r);
-    return err;
-}
+static weir_err way_rank(weir_net *net, void *arg) { return with_rig(net, go, arg); }
 
 /* After each of its steps. */
 static void check_conserved(const char *codec, const char *by, double off)

@@ -292,6 +292,23 @@ static void not_finite(void **state)
         }
 }
 
+/* However many there are, and wherever: a message stays within its bound (rig_step looks). */
+static void many_not_finite(void **state)
+{
+    (void)state;
+    for (const char *const *s = specs; *s; s++)
+        for (size_t every = 1; every < 300; every = every * 3 / 2 + 1)
+            for (int rows = 0; rows < 2; rows++) {
+                rig *r = rig_open(*s, 4, shapes);
+                fill(r->grad, r->bucket.n, HEAVY, every);
+                for (size_t i = 0; i < r->bucket.n; i++)
+                    if (rows ? i / every % 2 : i % every == 0)
+                        r->grad[i] = i % 3 ? NAN : INFINITY;
+                rig_step(r, true);
+                rig_close(r);
+            }
+}
+
 /* ---- laws of some ---- */
 
 static void off_is_dense(void **state)
@@ -654,7 +671,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_are_tried), cmocka_unit_test(conservation), cmocka_unit_test(whole_numbers), cmocka_unit_test(fresh_instance), cmocka_unit_test(flipped_heads),
-        cmocka_unit_test(wire_bytes), cmocka_unit_test(not_finite), cmocka_unit_test(off_is_dense), cmocka_unit_test(unbiased), cmocka_unit_test(low_rank),
+        cmocka_unit_test(wire_bytes), cmocka_unit_test(not_finite), cmocka_unit_test(many_not_finite), cmocka_unit_test(off_is_dense), cmocka_unit_test(unbiased), cmocka_unit_test(low_rank),
         cmocka_unit_test(selection_sizes), cmocka_unit_test(largest_are_sent), cmocka_unit_test(strom_follows), cmocka_unit_test(masks), cmocka_unit_test(rice), cmocka_unit_test(rice_of_any_gap), cmocka_unit_test(levels),
         cmocka_unit_test(select_kth), cmocka_unit_test(same_bits), cmocka_unit_test(halves),
     };

@@ -13,7 +13,7 @@ double weir_codec_density(const weir_feedback *f, weir_turn turn, double final)
 {
     double since = turn.epochs - f->warmup, density = 0.25;
 
-    if (since >= f->ramp)
+    if (f->ramp <= 0 || since >= f->ramp)
         return final;
     for (int k = (int)(5 * since / f->ramp); k > 0; k--)
         density /= 4;

@@ -81,6 +81,8 @@ static size_t bound(const void *self)
     return sizeof(float) * (s->floats[0] > s->floats[1] ? s->floats[0] : s->floats[1]);
 }
 
+static size_t usual(const void *self, weir_turn turn) { return sizeof(float) * ((const powersgd *)self)->floats[turn.round != 0]; }
+
 /* ---- the two products ---- */
 
 static void times_q(const thin *t, float *p)
@@ -235,6 +237,7 @@ const weir_codec weir_codec_powersgd = {
     .sum = &weir_sum_f32,
     .init = init,
     .bound = bound,
+    .usual = usual,
     .encode = encode,
     .absorb = absorb,
     .decode = decode,

@@ -1,5 +1,6 @@
 /* quant_body.h - the text of quant.h's loops. The file that includes it defines WEIR_QUANT, the table's symbol, and WEIR_QUANT_ISA. */
 #include "codec/quant.h"
+#include "core/wide.h"
 #include <math.h>
 #include <string.h>
 #ifdef __x86_64__
@@ -177,16 +178,7 @@ static uint32_t word_of(const float *x, int n)
     return w;
 }
 
-#if defined __AVX512F__
-enum { WIDE = 64 };
-#elif defined __AVX2__
-enum { WIDE = 32 };
-#else
-enum { WIDE = 16 };
-#endif
 enum { FLOATS = WIDE / sizeof(float), PARTS = LANES / FLOATS };
-typedef float wide_f32 __attribute__((vector_size(WIDE), aligned(4), may_alias));
-typedef int32_t wide_i32 __attribute__((vector_size(WIDE), aligned(4), may_alias));
 
 /* Bits and sums of a vector. (gcc makes two slow blends of plain operators, under AVX2.) */
 static inline uint32_t wide_bits(const float *x, wide_f32 *low, wide_f32 *high)

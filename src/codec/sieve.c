@@ -63,7 +63,7 @@ void weir_sieve_exact(weir_sieve *s, const float *x, size_t n, size_t k, int sid
     size_t ties = k;
 
     for (size_t i = 0; i < n; i++)
-        s->size[i] = one_side(x[i], side);
+        s->size[i] = fmaxf(one_side(x[i], side), 0); /* no NaN: with those the k-th is none */
     least = weir_select(s->size, n, k);
     for (size_t i = 0; i < n; i++)
         ties -= one_side(x[i], side) > least;

@@ -23,7 +23,7 @@ static bool has_f16c(void)
     return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
 }
 
-const weir_vec *const *weir_vec_all(void)
+static const weir_vec *const *ask(void)
 {
     if (!__builtin_cpu_supports("avx2") || !has_f16c())
         return upto_base;
@@ -33,12 +33,25 @@ const weir_vec *const *weir_vec_all(void)
     return upto_avx2;
 }
 #else
-const weir_vec *const *weir_vec_all(void)
+static const weir_vec *const *ask(void)
 {
     static const weir_vec *const all[] = {&weir_vec_base, NULL};
     return all;
 }
 #endif
+
+/* Once: on a virtual machine the answer takes as long as a small layer. Two threads may both ask: they hear the same. */
+const weir_vec *const *weir_vec_all(void)
+{
+    static _Atomic(const weir_vec *const *) known;
+    const weir_vec *const *all = atomic_load_explicit(&known, memory_order_relaxed);
+
+    if (!all) {
+        all = ask();
+        atomic_store_explicit(&known, all, memory_order_relaxed);
+    }
+    return all;
+}
 
 static const weir_vec *choose(void)
 {

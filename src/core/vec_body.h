@@ -4,6 +4,7 @@
  * Loops over single elements give the same bits however they are cut into vectors, as nothing is contracted; a sum does not, so
  * it runs in 16 lanes, element i in lane i % 16, added up in a fixed tree. NaNs agree in being NaNs, not in their payload. */
 #include "core/vec.h"
+#include "core/wide.h"
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
@@ -45,18 +46,9 @@ static void narrow(float *restrict y, const double *restrict x, size_t n)
         y[i] = (float)x[i];
 }
 
-/* One register full, at any address: whichever way a compiler cuts a loop over k vectors, it leaves their sums in memory, which costs
- * half the speed. Each vector is read and written once, and what was read is written while it is in the cache. */
-#if defined __AVX512F__
-enum { WIDE = 64 };
-#elif defined __AVX2__
-enum { WIDE = 32 };
-#else
-enum { WIDE = 16 };
-#endif
+/* By whole registers: whichever way a compiler cuts a loop over k vectors, it leaves their sums in memory, which costs half the
+ * speed. Each vector is read and written once, and what was read is written while it is in the cache. */
 enum { AHEAD = 2048 }; /* bytes: a page ends before the hardware has seen that it is read in order */
-typedef float wide_f32 __attribute__((vector_size(WIDE), aligned(4), may_alias));
-typedef double wide_f64 __attribute__((vector_size(WIDE), aligned(8), may_alias));
 
 static void add_all(void *const *x, int k, size_t n)
 {

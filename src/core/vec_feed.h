@@ -2,7 +2,6 @@
  * before it needs them, as a page ends before the hardware has seen that it is read in order, and what is not read again in this step goes past the caches,
  * as a line need not be fetched to be overwritten. */
 enum { FAR = 4096 /* bytes */, LINE = 64 / sizeof(float), WIDE_FLOATS = WIDE / sizeof(float) };
-typedef int32_t wide_i32 __attribute__((vector_size(WIDE), aligned(4), may_alias));
 
 /* Always inline: gcc takes a function that only asks for one without effect, and leaves it out. */
 static inline __attribute__((always_inline)) void ask(const float *x)

@@ -44,7 +44,8 @@ static weir_err make_room(weir_choose *c, const weir_lane *open)
     c->agreed = c->least + lanes;
     for (int k = 0; k < open->rivals; k++) {
         const weir_feedback *f = open->rival[k].feedback;
-        c->warmup = f && f->warmup > c->warmup ? f->warmup : c->warmup;
+        c->warmup = f ? fmax(c->warmup, f->warmup) : c->warmup;
+        c->ramped = f ? fmax(c->ramped, f->warmup + f->ramp) : c->ramped;
         WEIR_TRY(make_policy(c, k, open->rival[k].spec));
     }
     c->plain = open->rivals;
@@ -313,6 +314,11 @@ static void steady_step(weir_choose *c, weir_turn turn)
 {
     double step = mean_step(c);
 
+    if (c->ramping && turn.epochs >= c->ramped) {
+        c->ramping = false;
+        begin_round(c, "changed", turn);
+        return;
+    }
     if (++c->steps % LOOK)
         return;
     c->clock += LOOK * step;
@@ -329,8 +335,10 @@ void weir_choose_turn(weir_choose *c, weir_turn turn)
         tried_step(c, turn);
     else if (c->phase == STEADY)
         steady_step(c, turn);
-    else if (++c->steps >= UNTRIED && turn.epochs >= c->warmup)
+    else if (++c->steps >= UNTRIED && turn.epochs >= c->warmup) {
+        c->ramping = turn.epochs < c->ramped;
         begin_round(c, "first", turn);
+    }
     c->paused = false;
 }
 

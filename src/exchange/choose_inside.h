@@ -15,7 +15,8 @@ typedef enum { WARMING, TRYING, STEADY } weir_choose_phase;
 struct weir_choose {
     weir_exchange_env env;
     const weir_auto *set;
-    double warmup; /* the longest of the candidates', in epochs */
+    double warmup, ramped; /* the longest of the candidates', in epochs; when the last is as sparse as it gets */
+    bool ramping;          /* the choice is of before that */
     weir_forecast forecast;
     bool fitted;
     weir_policy policy[WEIR_AUTO_MOST + 2]; /* one a candidate, dense first; two mixes: the one in use, and another */

@@ -4,6 +4,8 @@
 #include <math.h>
 #include <stdio.h>
 
+static const float SLOWED = 1.f / 16; /* of the rate since all last agreed */
+
 static weir_err make_pair(weir_pair *p, size_t n, weir_arena *arena)
 {
     p->now = WEIR_NEW(arena, float, n);
@@ -77,13 +79,17 @@ weir_err weir_lane_check(const weir_feed *f, const weir_bucket *b, weir_turn tur
 
 static float unit_of(const weir_lane *lane) { return lane->unit > 0 ? lane->unit : 1; }
 
+/* What is held back was so while the rate fell: as gradients of a rate that has come down to nearly nothing it would be enormous, and do great harm if a
+ * run goes on from there with a high one. */
+static float unit_held(const weir_lane *lane) { return unit_of(lane) > SLOWED ? unit_of(lane) : SLOWED; }
+
 void weir_lane_in_unit(weir_lane *lane, float unit)
 {
-    float *memory[] = {lane->held.now, lane->speed.now};
+    float *memory[] = {lane->held.now, lane->speed.now}, before[] = {unit_held(lane), unit_of(lane)};
 
     for (int i = 0; i < 2; i++)
-        if (memory[i] && unit != unit_of(lane))
-            weir_vec_best()->scale(memory[i], unit / unit_of(lane), lane->bucket->n);
+        if (memory[i] && unit != before[i])
+            weir_vec_best()->scale(memory[i], unit / before[i], lane->bucket->n);
     lane->unit = unit;
 }
 
@@ -122,7 +128,7 @@ void weir_lane_commit(weir_lane *lane)
 void weir_lane_backlog(const weir_lane *lane, weir_backlog *to)
 {
     const weir_vec *vec = weir_vec_best();
-    double unit = (double)unit_of(lane) * (double)unit_of(lane);
+    double unit = (double)unit_held(lane) * (double)unit_held(lane);
 
     for (int v = 0; v < lane->bucket->views && lane->held.now; v++) {
         const weir_view *w = &lane->bucket->view[v];

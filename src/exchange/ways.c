@@ -291,18 +291,18 @@ static weir_err plain(weir_lane *l, weir_ways *w, weir_coll_use *coll, weir_grou
     return weir_allreduce(coll, g, l->before ? l->bucket->grad - l->before : l->bucket->grad, n + l->before, &weir_sum_f32);
 }
 
+static size_t usual_bytes(const weir_lane *l, weir_turn turn) { return l->codec->usual ? l->codec->usual(l->coder, turn) : l->codec->bound(l->coder); }
+
 /* Sizes alone. */
 static weir_err rehearse(weir_lane *l, weir_ways *w, weir_coll_use *coll, weir_group *g, weir_turn turn)
 {
-    size_t bytes = l->codec->usual ? l->codec->usual(l->coder, turn) : l->codec->bound(l->coder);
-
     if (l->codec->combine == WEIR_COMBINE_STRIPE)
         return stripe(l, w, coll, g, turn, NULL);
-    for (unsigned r = 0; r < l->codec->rounds && l->codec->combine == WEIR_COMBINE_ADD; r++)
-        WEIR_TRY(weir_allreduce(coll, g, NULL, bytes / l->codec->sum->unit, l->codec->sum));
+    for (turn.round = 0; turn.round < l->codec->rounds && l->codec->combine == WEIR_COMBINE_ADD; turn.round++)
+        WEIR_TRY(weir_allreduce(coll, g, NULL, usual_bytes(l, turn) / l->codec->sum->unit, l->codec->sum));
     if (l->codec->combine == WEIR_COMBINE_ADD)
         return WEIR_OK;
-    WEIR_TRY(tell_lengths(w, coll, g, bytes));
+    WEIR_TRY(tell_lengths(w, coll, g, usual_bytes(l, turn)));
     return weir_allgather(coll, g, NULL, w->off, w->len);
 }
 
@@ -329,6 +329,8 @@ static weir_err timed(weir_err (*way)(weir_lane *, weir_ways *, weir_coll_use *,
     weir_err err;
 
     l->told.sent = l->bucket->n;
+    if (l->told.tau)
+        memset(l->told.tau, 0, (size_t)l->bucket->views * sizeof(float));
     err = way(l, w, coll, g, turn, scale);
     l->wire_s += weir_net_now(g->net) - begun - (l->codec_s - coded);
     return err;
