@@ -38,6 +38,7 @@ const weir_codec weir_codec_onebit = {
     .mark = 'B',
     .rate = 0.4,
     .drop = 0.7,
+    .adamw_drop = 2.7,
     .init = init,
     WEIR_FIXED,
 };

@@ -35,6 +35,7 @@ const weir_codec weir_codec_sign = {
     .mark = 'G',
     .rate = 0.4,
     .drop = 0.7,
+    .adamw_drop = 2.8,
     .init = init,
     WEIR_FIXED,
 };

@@ -67,6 +67,7 @@ const weir_codec weir_codec_terngrad = {
     .mark = 'N',
     .rate = 0.4,
     .drop = 1,
+    .adamw_drop = 2.9,
     .init = init,
     WEIR_FIXED,
 };
