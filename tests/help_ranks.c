@@ -37,15 +37,20 @@ void ranks_place(weir_place *p, int rank, int size, const char *dir, double time
     snprintf(p->run_dir, sizeof p->run_dir, "%s", dir);
 }
 
+/* Below those the kernel gives to whoever connects: one of these would be taken again before rank 0 listens there. */
 void ranks_port(char at[32])
 {
     struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t len = sizeof a;
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    uint16_t draw;
+    int fd, taken;
 
-    if (fd < 0 || bind(fd, (struct sockaddr *)&a, sizeof a) || getsockname(fd, (struct sockaddr *)&a, &len))
-        abort();
-    close(fd);
+    do {
+        if (getrandom(&draw, sizeof draw, 0) != sizeof draw || (fd = socket(AF_INET, SOCK_STREAM, 0)) < 0)
+            abort();
+        a.sin_port = htons(10000 + draw % 20000);
+        taken = bind(fd, (struct sockaddr *)&a, sizeof a);
+        close(fd);
+    } while (taken);
     snprintf(at, 32, "127.0.0.1:%d", ntohs(a.sin_port));
 }
 

@@ -2,7 +2,7 @@
 import gzip, json, os, re, struct, subprocess, time
 import numpy as np
 import pytest
-from weirlib import ROOT, SMALL, WEIR, end, environment, events, tensors, train, wait_for, weir
+from weirlib import ROOT, SMALL, WEIR, end, environment, events, port, tensors, train, wait_for, weir
 
 TINY = ['--model', 'mlp:hidden=16', '--data', SMALL, '--steps', 3, '--threads', 1]
 
@@ -339,10 +339,10 @@ def test_shapes_that_do_not_fit(tmp_path, pictures):
 def test_ranks_with_different_settings():
     """started one by one, with a slip on one of them: every rank names it"""
     env = environment()
-    port = str(20000 + os.getpid() % 20000)
+    at = str(port())
     command = lambda r: [WEIR, 'train', *map(str, TINY), '--quiet', *(['--lr', '0.5'] if r == 1 else [])]
     ps = [subprocess.Popen(command(r), stderr=subprocess.PIPE, text=True, env=dict(env, RANK=str(r), WORLD_SIZE='3', LOCAL_RANK=str(r), LOCAL_WORLD_SIZE='3', MASTER_ADDR='127.0.0.1',
-                           MASTER_PORT=port)) for r in range(3)]
+                           MASTER_PORT=at)) for r in range(3)]
     said = [p.communicate()[1] for p in ps]
     assert 16 in [p.returncode for p in ps] and {p.returncode for p in ps} <= {10, 16}
     for line in said: assert "--lr is '0.01' on rank 0 and '0.5' on rank 1" in line
@@ -427,22 +427,23 @@ def test_eval_of_a_text_repeats_the_runs_number(tmp_path):
 
 
 def test_out_on_rank_0_alone(tmp_path):
-    port, out = 24987, tmp_path / 'run'
+    at, out = port(), tmp_path / 'run'
     ranks = [subprocess.Popen([WEIR, 'train', '--model', 'resnet20:width=4', '--data', 'synth:shape=3x32x32,classes=10,count=64,test=16', '--batch', '8', '--steps', '4', '--save-every', '2', '--threads', '1', '--quiet', '--rank', str(r),
-                               '--size', '2', '--rendezvous', f'127.0.0.1:{port}', *(['--out', str(out)] if r == 0 else [])], stderr=subprocess.PIPE, text=True, env=environment()) for r in range(2)]
+                               '--size', '2', '--rendezvous', f'127.0.0.1:{at}', *(['--out', str(out)] if r == 0 else [])], stderr=subprocess.PIPE, text=True, env=environment()) for r in range(2)]
     for p in ranks:
         _, err = p.communicate(timeout=60)
         assert p.returncode == 0, err
     assert end(out)['steps'] == 4 and (out / 'latest' / 'model.safetensors').exists()
 
 
-def listens(port):
-    with open('/proc/net/tcp') as f: return any(line.split()[1].endswith(f':{port:04X}') and line.split()[3] == '0A' for line in f)
+def listens(at):
+    with open('/proc/net/tcp') as f: return any(line.split()[1].endswith(f':{at:04X}') and line.split()[3] == '0A' for line in f)
 
 
 def test_a_signal_before_the_ranks_have_met_is_heard_at_once(tmp_path):
-    p = subprocess.Popen([WEIR, 'train', *map(str, TINY), '--rank', '0', '--size', '2', '--rendezvous', '127.0.0.1:24986', '--timeout', '60'], stderr=subprocess.PIPE, env=environment())
-    wait_for(lambda: listens(24986))
+    at = port()
+    p = subprocess.Popen([WEIR, 'train', *map(str, TINY), '--rank', '0', '--size', '2', '--rendezvous', f'127.0.0.1:{at}', '--timeout', '60'], stderr=subprocess.PIPE, env=environment())
+    wait_for(lambda: listens(at))
     began = time.time()
     p.terminate()
     p.communicate(timeout=30)

@@ -1,21 +1,10 @@
 """Ranks that are started by hand, or by torchrun's variables: the same run as --workers, to the last bit."""
 import os, re, signal, socket, subprocess, time
 import pytest
-from weirlib import SMALL, WEIR, end, environment, events, leftovers, train, wait_for, weir
+from weirlib import SMALL, WEIR, end, environment, events, leftovers, port, train, wait_for, weir
 
 SIZE = 4
 COMMON = ['--model', 'lenet', '--data', SMALL, '--batch', 64, '--steps', 12, '--threads', 1, '--quiet']
-
-
-def port():
-    """one that is free, as is the one above it"""
-    while True:
-        with socket.socket() as a, socket.socket() as b:
-            a.bind(('127.0.0.1', 0))
-            p = a.getsockname()[1]
-            try: b.bind(('127.0.0.1', p + 1 if p < 65535 else p - 1))
-            except OSError: continue
-            return p
 
 
 def ranks(out, at=None, which=range(SIZE), common=COMMON, more=(), env=lambda r: {}, size=SIZE):

@@ -1,5 +1,5 @@
 """Runs the program as a user would, and reads what it leaves."""
-import glob, json, os, signal, struct, subprocess, tempfile, time
+import glob, json, os, random, signal, socket, struct, subprocess, tempfile, time
 import numpy as np
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -14,6 +14,16 @@ def environment(**more):
     for k in ('RANK', 'WORLD_SIZE', 'WEIR_BIN', 'WEIR_FLAVOUR', 'WEIR_KEY'): env.pop(k, None)
     env.update(more)
     return env
+
+
+def port():
+    """one that is free, as is the one above it, below those the kernel gives to whoever connects"""
+    while True:
+        p = random.randrange(10000, 30000)
+        with socket.socket() as a, socket.socket() as b:
+            try: a.bind(('127.0.0.1', p)); b.bind(('127.0.0.1', p + 1))
+            except OSError: continue
+            return p
 
 
 def heed():
