@@ -134,7 +134,7 @@ static void fill(float *x, size_t n, kind k, uint64_t seed)
 static const size_t shapes[][2] = {{64, 50}, {300, 7}, {1, 5000}, {1, 1}};
 
 static const char *const specs[] = {
-    "none", "half:residual=yes", "half:bf16,residual=yes", "int8:residual=yes", "onebit", "sign", "strom", "strom:density=0.001", "strom:pack=none", "strom:quanta=5", "strom:tau=0.02",
+    "none", "half:residual=yes", "half:bf16,residual=yes", "int8:residual=yes", "onebit", "sign", "strom", "strom:density=0.001", "strom:pack=none", "strom:quanta=5", "strom:tau=0.02", "strom:per=bucket",
     "strom:tau=1e-9", "topk", "topk:select=exact", "topk:select=hierarchical,rice=no", "topk:density=1", "dgc", "redsync", "redsync:quantise=no", "redsync:quantise=no,select=search", "redsync:select=search",
     "redsync:error=drop", "qsgd:residual=yes", "qsgd:levels=100", "terngrad:residual=yes", "powersgd", "powersgd:5", "powersgd:1000", "auto",
     "auto:among=[half:bf16,residual=yes+topk]", NULL};
@@ -468,6 +468,25 @@ static void strom_follows(void **state)
     }
 }
 
+/* Two tensors, one with gradients a hundredth of the other's: each has the share that is aimed at, or one threshold holds the small ones back. */
+static void strom_per(void **state)
+{
+    static const size_t two[][2] = {{100, 100}, {100, 100}};
+
+    (void)state;
+    for (int bucket = 0; bucket < 2; bucket++) {
+        rig *r = rig_open(bucket ? "strom:density=0.01,per=bucket,ramp=0" : "strom:density=0.01,ramp=0", 2, two);
+        size_t half = r->bucket.n / 2, of[2] = {0};
+        fill(r->grad, r->bucket.n, NORMAL, 7);
+        weir_vec_best()->scale(r->grad + half, 0.01f, half);
+        assert_int_equal(rig_step(r, true), WEIR_OK);
+        for (size_t i = 0; i < r->bucket.n; i++)
+            of[i / half] += r->value[i] != 0;
+        assert_true(bucket ? of[0] > 150 && of[0] < 260 && of[1] == 0 : of[0] > 60 && of[0] < 150 && of[1] > 60 && of[1] < 150);
+        rig_close(r);
+    }
+}
+
 /* ---- masking: what was sent begins anew ---- */
 
 static void masks(void **state)
@@ -674,7 +693,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_are_tried), cmocka_unit_test(conservation), cmocka_unit_test(whole_numbers), cmocka_unit_test(fresh_instance), cmocka_unit_test(flipped_heads),
         cmocka_unit_test(wire_bytes), cmocka_unit_test(not_finite), cmocka_unit_test(many_not_finite), cmocka_unit_test(off_is_dense), cmocka_unit_test(unbiased), cmocka_unit_test(low_rank),
-        cmocka_unit_test(selection_sizes), cmocka_unit_test(largest_are_sent), cmocka_unit_test(strom_follows), cmocka_unit_test(masks), cmocka_unit_test(rice), cmocka_unit_test(rice_of_any_gap), cmocka_unit_test(levels),
+        cmocka_unit_test(selection_sizes), cmocka_unit_test(largest_are_sent), cmocka_unit_test(strom_follows),
+        cmocka_unit_test(strom_per), cmocka_unit_test(masks), cmocka_unit_test(rice), cmocka_unit_test(rice_of_any_gap), cmocka_unit_test(levels),
         cmocka_unit_test(select_kth), cmocka_unit_test(same_bits), cmocka_unit_test(halves),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

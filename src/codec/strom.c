@@ -1,7 +1,7 @@
 /* strom.c - what has grown beyond a threshold is sent as +-threshold; the rest waits (Strom 2015).
  *
- * Each tensor of the bucket has a threshold of its own. A fixed one (tau=) is Strom's; else it is read off a sample of what is to be sent, so that the
- * density aimed at passes, and lifted while most of those that are sent keep more than it back: they could not drain.
+ * Each tensor of the bucket has a threshold of its own (per=bucket: all have one). A fixed one (tau=) is Strom's; else it is read off a sample of what is to be
+ * sent, so that the density aimed at passes, and lifted while most of those that are sent keep more than it back: they could not drain.
  *
  * Body: places.h, with value = threshold; an element that sends several quanta stands as often. Cells are taken where they are shorter. */
 #include "codec/select.h"
@@ -15,17 +15,22 @@ typedef struct strom {
     weir_sparse sparse; /* its numbers: the factor on what the sample says */
     double tau;
     int64_t quanta;
-    int pack;
+    int pack, per;
     int cell; /* bits that hold a number of quanta */
     uint32_t *word;
     weir_sifted tile;
     float *sample;
+    float shared;       /* per=bucket: the threshold of this turn */
+    size_t words, over; /* and what its parts so far have sent, and keep beyond it */
 } strom;
+
+enum { PER_TENSOR, PER_BUCKET };
 
 static const weir_opt options[] = {
     WEIR_FEEDBACK("yes", "yes", "0", "0.25"),
     {"tau", WEIR_OPT_REAL, offsetof(strom, tau), "0", "a fixed threshold; 0: it follows the density", .min = 0, .max = 1e30},
     WEIR_SPARSE_DENSITY("0.01"),
+    {"per", WEIR_OPT_CHOICE, offsetof(strom, per), "tensor", "what has a threshold of its own", .choices = "tensor|bucket"},
     {"quanta", WEIR_OPT_INT, offsetof(strom, quanta), "1", "thresholds an element may send at once", .min = 1, .max = 127},
     {"pack", WEIR_OPT_CHOICE, offsetof(strom, pack), "rice", "how places are written, where cells are not smaller", .choices = "none|rice"},
     {0},
@@ -113,24 +118,42 @@ static void write_tile(part *p, weir_feed *f, size_t at, size_t from, size_t n)
     }
 }
 
-/* What the density aimed at passes. */
-static float threshold(const strom *s, const weir_feed *f, int view, weir_turn turn, double density)
+/* What the density aimed at passes, by a sample of n elements. */
+static float sampled(const strom *s, const weir_feed *f, size_t at, size_t n, weir_turn turn, double density)
+{
+    weir_sampled said = weir_select_share(f, at, n, turn.step, 0, density, s->sample);
+
+    return said.level > 0 ? said.level : said.most;
+}
+
+/* A bucket's is read off before its first part is sent. */
+static float threshold(strom *s, const weir_feed *f, int view, weir_turn turn, double density)
 {
     const weir_view *v = &s->sparse.bucket->view[view];
-    weir_sampled said;
 
     if (s->tau > 0)
         return (float)s->tau;
-    said = weir_select_share(f, v->at, weir_view_length(v), turn.step, 0, density, s->sample);
-    return s->sparse.now[view] * (said.level > 0 ? said.level : said.most);
+    if (s->per == PER_TENSOR)
+        return s->sparse.now[view] * sampled(s, f, v->at, weir_view_length(v), turn, density);
+    if (view == 0)
+        s->shared = s->sparse.now[0] * sampled(s, f, 0, s->sparse.bucket->n, turn, density);
+    return s->shared;
 }
 
 /* Most that are sent keep more than the threshold back: such as these cannot drain, and want a higher one. */
-static float lifted(const part *p, float lift)
+static float lifted(size_t over, size_t words, float lift)
 {
-    float to = 2 * p->over > p->words ? lift * LIFT : lift / SINK;
+    float to = 2 * over > words ? lift * LIFT : lift / SINK;
 
     return to < 1 ? 1 : to > HIGHEST ? HIGHEST : to;
+}
+
+static void lift(strom *s, const part *p, int view)
+{
+    s->words = (s->per == PER_TENSOR || view == 0 ? 0 : s->words) + p->words;
+    s->over = (s->per == PER_TENSOR || view == 0 ? 0 : s->over) + p->over;
+    for (int v = s->per == PER_TENSOR ? view : 0; v <= view; v++)
+        s->sparse.next[v] = lifted(s->over, s->words, s->sparse.now[v]);
 }
 
 static weir_places write(void *self, weir_turn turn, weir_feed *f, int v, double density, unsigned char *to)
@@ -142,7 +165,7 @@ static weir_places write(void *self, weir_turn turn, weir_feed *f, int v, double
 
     for (size_t k = 0; k < p.n; k += WEIR_TILE)
         write_tile(&p, f, view->at, k, p.n - k < WEIR_TILE ? p.n - k : WEIR_TILE);
-    s->sparse.next[v] = lifted(&p, s->sparse.now[v]);
+    lift(s, &p, v);
     if (!p.cells)
         return weir_places_write(s->word, p.words, p.n, NULL, tau, s->pack == WEIR_PLACES_RICE, to);
     return (weir_places){.value = tau, .words = (uint32_t)p.words, .how = WEIR_PLACES_CELLS, .bits = (uint8_t)s->cell, .bytes = (uint32_t)room(s, p.n)};
