@@ -561,6 +561,24 @@ static void correct_no(void **state)
     free(p);
 }
 
+/* What a letter of a falling rate left behind is as much as before when it is seen as gradients; of a rate that is nearly gone, no more than 16 times as much. */
+static void held_in_units(void **state)
+{
+    const float units[] = {2, 1, 0.25f, 1.f / 16, 1e-3f, 1e-9f};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
+        float held[] = {1, -2, 0.5f}, speed[] = {1, 1, 1}, grown = units[i] > 1.f / 16 ? 1 / units[i] : 16;
+        weir_bucket b = {.n = 3};
+        weir_lane lane = {.bucket = &b, .unit = units[i], .held.now = held, .speed.now = speed};
+        weir_lane_in_unit(&lane, 1);
+        assert_true(held[0] == grown && held[1] == -2 * grown && held[2] == 0.5f * grown);
+        assert_true(fabsf(speed[0] * units[i] - 1) < 1e-6f && lane.unit == 1);
+        weir_lane_in_unit(&lane, 1); /* once is enough */
+        assert_true(held[0] == grown);
+    }
+}
+
 /* Sizes alone take the same way; one worker alone is a group too. */
 static void dry_and_alone(void **state)
 {
@@ -581,7 +599,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lock_step_is_synchronous), cmocka_unit_test(lock_step_has_the_bits_of_a_gather), cmocka_unit_test(never_further_apart),
         cmocka_unit_test(repeats_in_sim), cmocka_unit_test(conserved), cmocka_unit_test(a_leaver_hands_over), cmocka_unit_test(a_lost_peer_is_named), cmocka_unit_test(a_replica_that_differs_is_named),
-        cmocka_unit_test(damaged_letters), cmocka_unit_test(not_finite), cmocka_unit_test(refusals), cmocka_unit_test(correct_no), cmocka_unit_test(dry_and_alone)};
+        cmocka_unit_test(damaged_letters), cmocka_unit_test(not_finite), cmocka_unit_test(refusals), cmocka_unit_test(correct_no), cmocka_unit_test(held_in_units), cmocka_unit_test(dry_and_alone)};
 
     if (argc > 1)
         cmocka_set_test_filter(argv[1]);

@@ -20,6 +20,8 @@ double weir_codec_density(const weir_feedback *f, weir_turn turn, double final)
     return density > final ? density : final;
 }
 
+size_t weir_codec_usual(const weir_codec *c, const void *self, weir_turn turn) { return c->usual ? c->usual(self, turn) : c->bound(self); }
+
 size_t weir_codec_share(double density, size_t n)
 {
     size_t k = (size_t)(density * (double)n + 0.5);

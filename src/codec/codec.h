@@ -74,6 +74,9 @@ typedef struct weir_codec {
     weir_err (*state)(void *self, weir_io *);
 } weir_codec;
 
+/* Bytes of a message as they are most often. */
+size_t weir_codec_usual(const weir_codec *, const void *self, weir_turn);
+
 /* The density now, on the way to its final value. */
 double weir_codec_density(const weir_feedback *, weir_turn, double final);
 

@@ -58,7 +58,7 @@ static double link_share(const weir_forecast *f) { return 2.0 * (f->members - 1)
 
 static double wire(const weir_forecast *f, const weir_rival *r, weir_turn turn)
 {
-    double m = (double)(r->codec->usual ? r->codec->usual(r->coder, turn) : r->codec->bound(r->coder)), p = f->members;
+    double m = (double)weir_codec_usual(r->codec, r->coder, turn), p = f->members;
 
     if (r->codec->combine == WEIR_COMBINE_GATHER)
         return f->collective + f->byte * (p - 1) * m;

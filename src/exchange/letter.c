@@ -47,7 +47,7 @@ static size_t usual(const weir_lane *l, weir_turn turn)
 {
     if (is_plain(l, turn))
         return front(l) + plain_bytes(l);
-    return front(l) + (l->codec->usual ? l->codec->usual(l->coder, turn) : l->codec->bound(l->coder));
+    return front(l) + weir_codec_usual(l->codec, l->coder, turn);
 }
 
 /* Momentum is kept times the rate: where that has changed, so has what is kept. Nesterov's looks ahead by the factor alone. */

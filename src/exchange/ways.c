@@ -291,18 +291,16 @@ static weir_err plain(weir_lane *l, weir_ways *w, weir_coll_use *coll, weir_grou
     return weir_allreduce(coll, g, l->before ? l->bucket->grad - l->before : l->bucket->grad, n + l->before, &weir_sum_f32);
 }
 
-static size_t usual_bytes(const weir_lane *l, weir_turn turn) { return l->codec->usual ? l->codec->usual(l->coder, turn) : l->codec->bound(l->coder); }
-
 /* Sizes alone. */
 static weir_err rehearse(weir_lane *l, weir_ways *w, weir_coll_use *coll, weir_group *g, weir_turn turn)
 {
     if (l->codec->combine == WEIR_COMBINE_STRIPE)
         return stripe(l, w, coll, g, turn, NULL);
     for (turn.round = 0; turn.round < l->codec->rounds && l->codec->combine == WEIR_COMBINE_ADD; turn.round++)
-        WEIR_TRY(weir_allreduce(coll, g, NULL, usual_bytes(l, turn) / l->codec->sum->unit, l->codec->sum));
+        WEIR_TRY(weir_allreduce(coll, g, NULL, weir_codec_usual(l->codec, l->coder, turn) / l->codec->sum->unit, l->codec->sum));
     if (l->codec->combine == WEIR_COMBINE_ADD)
         return WEIR_OK;
-    WEIR_TRY(tell_lengths(w, coll, g, usual_bytes(l, turn)));
+    WEIR_TRY(tell_lengths(w, coll, g, weir_codec_usual(l->codec, l->coder, turn)));
     return weir_allgather(coll, g, NULL, w->off, w->len);
 }
 
