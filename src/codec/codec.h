@@ -22,15 +22,14 @@ typedef enum {
 typedef struct weir_feedback {
     bool residual, correct, mask;
     int64_t small;
-    double warmup, ramp; /* in epochs */
+    double warmup, ramp; /* in epochs; ramp: of those that have a density */
 } weir_feedback;
-#define WEIR_FEEDBACK(residual_, correct_, warmup_, ramp_)                                                                                           \
+#define WEIR_FEEDBACK(residual_, correct_, warmup_)                                                                                                  \
     {"residual", WEIR_OPT_BOOL, offsetof(weir_feedback, residual), residual_, "what is not sent waits for the next step"},                 \
     {"correct", WEIR_OPT_BOOL, offsetof(weir_feedback, correct), correct_, "with a residual: momentum at the worker, before the codec"},      \
     {"mask", WEIR_OPT_BOOL, offsetof(weir_feedback, mask), "yes", "momentum of what was sent begins anew, where single elements are sent"},\
     {"small", WEIR_OPT_INT, offsetof(weir_feedback, small), "256", "tensors of fewer elements stay dense", .min = 1, .max = 1e15},          \
-    {"warmup", WEIR_OPT_REAL, offsetof(weir_feedback, warmup), warmup_, "epochs that stay dense", .min = 0, .max = 1e6},                    \
-    {"ramp", WEIR_OPT_REAL, offsetof(weir_feedback, ramp), ramp_, "epochs in which density falls from 1/4 by quarters", .min = 0, .max = 1e6}
+    {"warmup", WEIR_OPT_REAL, offsetof(weir_feedback, warmup), warmup_, "epochs that stay dense", .min = 0, .max = 1e6}
 
 /* What a message says of itself, for the log. */
 typedef struct weir_told {

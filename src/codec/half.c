@@ -14,7 +14,7 @@ typedef struct half {
 } half;
 
 static const weir_opt options[] = {
-    WEIR_FEEDBACK("no", "yes", "0", "0"),
+    WEIR_FEEDBACK("no", "yes", "0"),
     {"kind", WEIR_OPT_CHOICE, offsetof(half, kind), "fp16", "which 16 bits", .choices = "fp16|bf16", .bare = true},
     {0},
 };

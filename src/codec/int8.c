@@ -7,7 +7,7 @@
 
 static const float LEAST = 0x1p-120f;
 
-static const weir_opt options[] = {WEIR_FEEDBACK("no", "yes", "0", "0"), {0}};
+static const weir_opt options[] = {WEIR_FEEDBACK("no", "yes", "0"), {0}};
 
 static void write(const void *self, const weir_part *p, const float *x, float *value, void *bits)
 {

@@ -30,7 +30,7 @@ typedef struct powersgd {
 } powersgd;
 
 static const weir_opt options[] = {
-    WEIR_FEEDBACK("yes", "no", "0.5", "0"),
+    WEIR_FEEDBACK("yes", "no", "0.5"),
     {"rank", WEIR_OPT_INT, offsetof(powersgd, rank), "2", "columns of the thin matrices", .min = 1, .max = 1 << 16, .bare = true},
     {0},
 };

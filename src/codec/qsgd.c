@@ -15,7 +15,7 @@ typedef struct qsgd {
 } qsgd;
 
 static const weir_opt options[] = {
-    WEIR_FEEDBACK("no", "yes", "0", "0"),
+    WEIR_FEEDBACK("no", "yes", "0"),
     {"levels", WEIR_OPT_INT, offsetof(qsgd, levels), "15", "between 0 and the norm of a block", .min = 1, .max = 127},
     {0},
 };

@@ -4,7 +4,7 @@
 #include "codec/fixed.h"
 #include "codec/quant.h"
 
-static const weir_opt options[] = {WEIR_FEEDBACK("yes", "yes", "0.5", "0"), {0}};
+static const weir_opt options[] = {WEIR_FEEDBACK("yes", "yes", "0.5"), {0}};
 
 static void write(const void *self, const weir_part *p, const float *x, float *value, void *bits)
 {

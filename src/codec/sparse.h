@@ -21,7 +21,9 @@ typedef struct weir_sparse_way {
     bool threshold; /* a part's value is one, for the log */
 } weir_sparse_way;
 
-#define WEIR_SPARSE_DENSITY(default_) {"density", WEIR_OPT_REAL, offsetof(weir_sparse, density), default_, "share of a tensor's elements to send", .min = 1e-7, .max = 1}
+#define WEIR_SPARSE_DENSITY(density_, ramp_)                                                                                                              \
+    {"ramp", WEIR_OPT_REAL, offsetof(weir_feedback, ramp), ramp_, "epochs in which density falls from 1/4 by quarters", .min = 0, .max = 1e6},             \
+    {"density", WEIR_OPT_REAL, offsetof(weir_sparse, density), density_, "share of a tensor's elements to send", .min = 1e-7, .max = 1}
 /* A descriptor's verbs. */
 #define WEIR_SPARSE                                                                                                                                       \
     .combine = WEIR_COMBINE_GATHER, .rounds = 1, .sparse = true, .bound = weir_sparse_bound, .usual = weir_sparse_usual, .encode = weir_sparse_encode,      \

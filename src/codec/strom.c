@@ -27,9 +27,9 @@ typedef struct strom {
 enum { PER_TENSOR, PER_BUCKET };
 
 static const weir_opt options[] = {
-    WEIR_FEEDBACK("yes", "yes", "0", "0.25"),
+    WEIR_FEEDBACK("yes", "yes", "0"),
+    WEIR_SPARSE_DENSITY("0.01", "0.25"),
     {"tau", WEIR_OPT_REAL, offsetof(strom, tau), "0", "a fixed threshold; 0: it follows the density", .min = 0, .max = 1e30},
-    WEIR_SPARSE_DENSITY("0.01"),
     {"per", WEIR_OPT_CHOICE, offsetof(strom, per), "tensor", "what has a threshold of its own", .choices = "tensor|bucket"},
     {"quanta", WEIR_OPT_INT, offsetof(strom, quanta), "1", "thresholds an element may send at once", .min = 1, .max = 127},
     {"pack", WEIR_OPT_CHOICE, offsetof(strom, pack), "rice", "how places are written, where cells are not smaller", .choices = "none|rice"},

@@ -14,7 +14,7 @@ typedef struct terngrad {
 } terngrad;
 
 static const weir_opt options[] = {
-    WEIR_FEEDBACK("no", "yes", "0", "0"),
+    WEIR_FEEDBACK("no", "yes", "0"),
     {"clip", WEIR_OPT_REAL, offsetof(terngrad, clip), "2.5", "deviations beyond which elements are clipped; 0: none are", .min = 0, .max = 1e6},
     {0},
 };
