@@ -85,7 +85,7 @@ static weir_err find(loader *l, const char *name, weir_st_type type, size_t whol
     if (keep == WEIR_KEEP_DROP && (!t || !l->alike))
         return WEIR_OK;
     if (!t)
-        return weir_fail(WEIR_MISFIT, "%s: state field %s is missing: it was saved with other settings (--optim, --codec, --model)", l->path, name);
+        return weir_fail(WEIR_MISFIT, "%s: state field %s is missing: it was saved with other settings (--optim, --codec, --exchange, --model)", l->path, name);
     if (keep == WEIR_KEEP_STREAM && t->bytes != (uint64_t)whole * weir_st_type_size(type)) {
         weir_log(WEIR_LOG_WARN, "checkpoint", "%s: %s is of another number of streams (--batch has changed): it starts anew", l->path, name);
         return WEIR_OK;
