@@ -83,7 +83,7 @@ static void note(course *c, int me, const weir_choice *made)
 
 static weir_err step(rig *r, weir_net *net, uint64_t k, double byte)
 {
-    weir_commit commit = {.turn = {.step = k}, .rate = 1e-3, .keep = true};
+    weir_commit commit = {.turn = {.step = k, .epochs = 100}, .rate = 1e-3, .keep = true}; /* past any warm-up */
 
     fill(r, k);
     WEIR_TRY(weir_net_spend(net, 1e-3)); /* computing */
@@ -230,7 +230,7 @@ static weir_err go(rig *r, weir_net *net, void *arg)
             weir_lane *l = &r->lane[i];
             if (l->rivals > 1)
                 weir_lane_choose(l, given_up ? w->by[k] - 'A' : w->by[k] - '0');
-            WEIR_TRY(weir_lane_sum(l, ways, &r->coll, &r->group, (weir_turn){.step = (uint64_t)k}, 1));
+            WEIR_TRY(weir_lane_sum(l, ways, &r->coll, &r->group, (weir_turn){.step = (uint64_t)k, .epochs = 100}, 1));
             if (!given_up)
                 weir_lane_commit(l);
         }
@@ -330,7 +330,7 @@ static weir_err save_and_load(rig *r, rig *fresh, weir_net *net, shelf *s, doubl
         fill(r, (uint64_t)k);
         for (weir_lane *l = r->lane; l < r->lane + r->lanes; l++) {
             weir_lane_choose(l, l->rivals > 1 ? by[k] - '0' : 0);
-            WEIR_TRY(weir_lane_sum(l, ways, &r->coll, &r->group, (weir_turn){.step = (uint64_t)k}, 1));
+            WEIR_TRY(weir_lane_sum(l, ways, &r->coll, &r->group, (weir_turn){.step = (uint64_t)k, .epochs = 100}, 1));
             weir_lane_commit(l);
         }
     }

@@ -84,9 +84,9 @@ def test_the_log_tells_what_was_sent(tmp_path):
         train(out, '--steps', 12, '--workers', 2, '--codec', codec, *COMMON)
         return events(out, 'step')
     # exactly so many: one in ten of each tensor (60,000 elements and more: rounding does not count)
-    assert all(abs(e['density'] - 0.1) < 1e-3 and e['residual_over_tau'] is None for e in steps('topk:select=exact,density=0.1,ramp=0'))
+    assert all(abs(e['density'] - 0.1) < 1e-3 and e['residual_over_tau'] is None for e in steps('topk:select=exact,density=0.1,warmup=0,ramp=0'))
     # an epoch has 32 steps: dense for two, then few
-    warm = steps('redsync:warmup=0.0625,density=0.01')
+    warm = steps('redsync:warmup=0.0625,ramp=0,density=0.01')
     assert [e['density'] for e in warm[:2]] == [1, 1] and all(0 < e['density'] < 0.03 for e in warm[2:])
     assert warm[1]['residual_norm'] == 0 < warm[2]['residual_norm']
     # a threshold that gradients outgrow is seen
@@ -96,9 +96,9 @@ def test_the_log_tells_what_was_sent(tmp_path):
 
 
 def test_another_rate_is_warned_of(tmp_path):
-    _, err = train(tmp_path / 'sign', '--steps', 2, '--workers', 2, '--codec', 'sign', *COMMON)
-    told = [e['what'] for e in events(tmp_path / 'sign', 'warning')]
-    assert len(told) == 1 and '--codec sign' in told[0] and '--lr 0.01' in told[0]
+    _, err = train(tmp_path / 'terngrad', '--steps', 2, '--workers', 2, '--codec', 'terngrad', *COMMON)
+    told = [e['what'] for e in events(tmp_path / 'terngrad', 'warning')]
+    assert len(told) == 1 and '--codec terngrad' in told[0] and '--lr 0.01' in told[0]
     assert [l for l in err.splitlines() if 'warn' in l] == [l for l in err.splitlines() if told[0] in l] and err.count(told[0]) == 1
     _, err = train(tmp_path / 'strom', '--steps', 2, '--workers', 2, '--codec', 'strom', *COMMON)
     assert 'warn' not in err and not events(tmp_path / 'strom', 'warning')

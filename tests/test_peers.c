@@ -229,7 +229,7 @@ static void lock_step_is_synchronous(void **state)
 /* While the rate stays, what is encoded is what allreduce encodes: the same bits come out. */
 static void lock_step_has_the_bits_of_a_gather(void **state)
 {
-    const char *codecs[] = {"strom", "strom:quanta=4,density=0.1", "topk:density=0.05", "redsync:warmup=0,density=0.01", "terngrad"};
+    const char *codecs[] = {"strom:warmup=0", "strom:warmup=0,quanta=4,density=0.1", "topk:warmup=0,density=0.05", "redsync:warmup=0,density=0.01", "terngrad"};
 
     (void)state;
     for (size_t i = 0; i < sizeof codecs / sizeof *codecs; i++) {

@@ -36,7 +36,6 @@ const weir_codec weir_codec_onebit = {
     .plug = {"onebit", "one bit an element, two values a row; the error waits", sizeof(weir_fixed), options},
     .combine = WEIR_COMBINE_STRIPE,
     .mark = 'B',
-    .rate = 0.4,
     .drop = 0.7,
     .adamw_drop = 2.7,
     .init = init,

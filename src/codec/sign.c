@@ -33,7 +33,6 @@ const weir_codec weir_codec_sign = {
     .plug = {"sign", "signs, and one value a tensor; the error waits", sizeof(weir_fixed), options},
     .combine = WEIR_COMBINE_STRIPE,
     .mark = 'G',
-    .rate = 0.4,
     .drop = 0.7,
     .adamw_drop = 2.8,
     .init = init,
