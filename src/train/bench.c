@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
-enum { UNTIMED = 3 };
+enum { UNTIMED = 3, WATCHED = 1000 /* steps of which each worker's are told apart */ };
 
 double weir_peak_rss_mib(void)
 {
@@ -34,7 +34,7 @@ weir_err weir_bench_print(FILE *out, weir_json *line, bool json, const char *tex
 typedef struct stepping { const weir_settings *set; const weir_place *place; const weir_bench *bench; weir_trainer t; } stepping;
 
 /* What the timed steps came to. */
-typedef struct timed { uint64_t samples; double seconds, wall_s, sent, loss; int replicas; const weir_choice *choice; } timed;
+typedef struct timed { uint64_t samples; double seconds, wall_s, sent, loss; int replicas; const weir_choice *choice; double compute_s, slowest_s; } timed;
 
 /* As `end` of a run's log, with the options measured. Nothing is evaluated. */
 static void put_train(weir_json *j, const weir_trainer *t, const weir_bench *b, const timed *m)
@@ -48,6 +48,10 @@ static void put_train(weir_json *j, const weir_trainer *t, const weir_bench *b, 
     weir_json_put_int(j, "samples", (int64_t)m->samples);
     weir_json_put_real(j, "wall_s", m->wall_s);
     weir_json_put_real(j, "train_s", m->seconds);
+    if (m->compute_s > 0) {
+        weir_json_put_real(j, "compute_ms", m->compute_s * 1e3);
+        weir_json_put_real(j, "slowest_ms", m->slowest_s * 1e3);
+    }
     weir_json_put_real(j, "loss", m->loss);
     weir_json_put_text(j, "metric", weir_trainer_metric(t));
     weir_json_put_real(j, "value", NAN);
@@ -120,10 +124,45 @@ static weir_err run_in(weir_trainer *t, const weir_choice **choice)
     return WEIR_OK;
 }
 
+/* Forward and backward: the mean of all workers, and of those that were last in each step. */
+static weir_err watch(weir_trainer *t, double *took, int steps, timed *m)
+{
+    int size = t->all.size;
+
+    WEIR_TRY(weir_trainer_sum(t, took, size * steps));
+    for (int i = 0; i < steps; i++) {
+        double slowest = 0;
+        for (int k = 0; k < size; k++) {
+            m->compute_s += took[i * size + k] / steps / size;
+            slowest = fmax(slowest, took[i * size + k]);
+        }
+        m->slowest_s += slowest / steps;
+    }
+    return WEIR_OK;
+}
+
+static weir_err run_timed(weir_trainer *t, const weir_bench *b, timed *m)
+{
+    int watched = weir_net_simulated(t->net) ? 0 : b->steps < WATCHED ? (int)b->steps : WATCHED;
+    double *took = WEIR_NEW(t->arena, double, (size_t)watched *t->all.size + 1), begun = weir_now(t->rt);
+    weir_step_report report;
+
+    if (!took)
+        return weir_fail_nomem((size_t)watched * sizeof *took);
+    for (uint64_t i = 0; i < b->steps; i++) {
+        WEIR_TRY(weir_trainer_step(t, &report));
+        m->samples += report.samples;
+        if (i < (uint64_t)watched)
+            took[(int)i * t->all.size + t->all.me] = report.compute_s;
+    }
+    m->seconds = weir_now(t->rt) - begun;
+    m->loss = report.loss;
+    return watched ? watch(t, took, watched, m) : WEIR_OK;
+}
+
 static weir_err time_steps(weir_trainer *t, const weir_bench *b)
 {
-    double opened = weir_now(weir_net_rt(weir_comm_net(t->comm))), begun;
-    weir_step_report report;
+    double opened = weir_now(weir_net_rt(weir_comm_net(t->comm)));
     uint64_t before;
     timed m = {0};
 
@@ -132,16 +171,10 @@ static weir_err time_steps(weir_trainer *t, const weir_bench *b)
     WEIR_TRY(weir_trainer_begin(t));
     WEIR_TRY(run_in(t, &m.choice));
     before = t->sent;
-    begun = weir_now(t->rt);
     if (t->profile && !weir_net_simulated(t->net))
         weir_profile_clear(t->profile);
-    for (uint64_t i = 0; i < b->steps; i++) {
-        WEIR_TRY(weir_trainer_step(t, &report));
-        m.samples += report.samples;
-    }
-    m.seconds = weir_now(t->rt) - begun;
+    WEIR_TRY(run_timed(t, b, &m));
     m.wall_s = weir_now(t->rt) - opened;
-    m.loss = report.loss;
     m.sent = (double)(t->sent - before);
     WEIR_TRY(weir_trainer_sum(t, &m.sent, 1));
     if (t->exchange->drifts)
