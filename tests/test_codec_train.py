@@ -2,7 +2,7 @@
 import os, shutil
 import numpy as np
 import pytest
-from weirlib import SMALL, distance, end, events, tensors, train, weights
+from weirlib import SMALL, distance, end, events, tensors, train, weights, weir
 
 CODECS = ['half', 'half:bf16', 'int8', 'int8:residual=yes', 'onebit:warmup=0.2', 'sign:warmup=0', 'strom:ramp=0', 'strom:quanta=4,density=0.002', 'topk:select=exact', 'dgc:ramp=0.2', 'redsync:warmup=0', 'redsync:warmup=0,quantise=no',
           'qsgd', 'terngrad', 'powersgd:warmup=0', 'powersgd:warmup=0.2']
@@ -100,8 +100,21 @@ def test_another_rate_is_warned_of(tmp_path):
     told = [e['what'] for e in events(tmp_path / 'terngrad', 'warning')]
     assert len(told) == 1 and '--codec terngrad' in told[0] and '--lr 0.01' in told[0]
     assert [l for l in err.splitlines() if 'warn' in l] == [l for l in err.splitlines() if told[0] in l] and err.count(told[0]) == 1
-    _, err = train(tmp_path / 'strom', '--steps', 2, '--workers', 2, '--codec', 'strom', *COMMON)
+    _, err = train(tmp_path / 'strom', '--steps', 2, '--workers', 2, '--codec', 'strom:warmup=0,ramp=0', *COMMON)
     assert 'warn' not in err and not events(tmp_path / 'strom', 'warning')
+
+
+def test_a_run_that_is_over_before_it_compresses_is_warned_of(tmp_path):
+    _, err = train(tmp_path / 'a', '--steps', 4, '--workers', 2, '--codec', 'strom', *COMMON)  # an epoch has 32 steps
+    assert 'its first 4 steps are dense and this run has 4; strom:warmup=0' in err and events(tmp_path / 'a', 'warning')
+    assert all(e['density'] == 1 for e in events(tmp_path / 'a', 'step'))
+
+
+def test_those_who_come_later_miss_nothing(tmp_path):
+    out = tmp_path / 'run'
+    train(out, '--steps', 4, '--workers', 2, '--codec', 'strom:warmup=0,ramp=0', *COMMON)
+    _, err = weir('train', '--resume', out, '--steps', 6, '--workers', 3, '--codec', 'strom:warmup=0,ramp=0', '--quiet')
+    assert 'not used' not in err
 
 
 def test_exact_and_a_codec_do_not_mix(tmp_path):

@@ -579,6 +579,19 @@ static void held_in_units(void **state)
     }
 }
 
+/* A fixed threshold is one for gradients, whatever the rate is: none of these reaches it, so nothing moves. */
+static void tau_is_of_gradients(void **state)
+{
+    plan *p = new_plan("peers:bound=0", 0, "strom:tau=10,warmup=0,ramp=0");
+
+    (void)state;
+    p->fall = 2;
+    all_well(p, "sim", 2);
+    for (int i = 0; i < N - 100; i++)
+        assert_true(p->param[0][i] == (float)(i % 31) / 31 - 0.5f);
+    free(p);
+}
+
 /* Sizes alone take the same way; one worker alone is a group too. */
 static void dry_and_alone(void **state)
 {
@@ -599,7 +612,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lock_step_is_synchronous), cmocka_unit_test(lock_step_has_the_bits_of_a_gather), cmocka_unit_test(never_further_apart),
         cmocka_unit_test(repeats_in_sim), cmocka_unit_test(conserved), cmocka_unit_test(a_leaver_hands_over), cmocka_unit_test(a_lost_peer_is_named), cmocka_unit_test(a_replica_that_differs_is_named),
-        cmocka_unit_test(damaged_letters), cmocka_unit_test(not_finite), cmocka_unit_test(refusals), cmocka_unit_test(correct_no), cmocka_unit_test(held_in_units), cmocka_unit_test(dry_and_alone)};
+        cmocka_unit_test(damaged_letters), cmocka_unit_test(not_finite), cmocka_unit_test(refusals), cmocka_unit_test(correct_no), cmocka_unit_test(held_in_units), cmocka_unit_test(tau_is_of_gradients), cmocka_unit_test(dry_and_alone)};
 
     if (argc > 1)
         cmocka_set_test_filter(argv[1]);

@@ -9,23 +9,49 @@ static void facts(void **state)
 {
     weir_codec codec = {.plug = {.name = "some"}, .drop = 0.5};
     weir_optim plain = {.plug = {.name = "plain"}}, adaptive = {.plug = {.name = "clever"}, .adaptive = true};
+    weir_plans with = {.codec = &codec, .optim = &adaptive, .lr = "0.1", .steps = 100, .epoch_steps = 50}, without = with;
     char text[WEIR_WARNINGS][WEIR_WHY_MAX];
 
     (void)state;
-    assert_int_equal(weir_warnings(&codec, &adaptive, "0.1", text), 0);
+    without.optim = &plain;
+    assert_int_equal(weir_warnings(&with, text), 0);
     codec.rate = 1;
     codec.adamw_drop = 0.9; /* a point is not much */
-    assert_int_equal(weir_warnings(&codec, &adaptive, "0.1", text), 0);
+    assert_int_equal(weir_warnings(&with, text), 0);
     codec.adamw_drop = 1.5;
-    assert_int_equal(weir_warnings(&codec, &plain, "0.1", text), 0);
-    assert_int_equal(weir_warnings(&codec, &adaptive, "0.1", text), 1);
+    assert_int_equal(weir_warnings(&without, text), 0);
+    assert_int_equal(weir_warnings(&with, text), 1);
     assert_non_null(strstr(text[0], "--codec some with --optim clever"));
     assert_non_null(strstr(text[0], "1.5 points"));
     codec.rate = 0.4;
-    assert_int_equal(weir_warnings(&codec, &plain, "step:rate=0.1", text), 1);
+    without.lr = "step:rate=0.1";
+    assert_int_equal(weir_warnings(&without, text), 1);
     assert_non_null(strstr(text[0], "0.4 times"));
     assert_non_null(strstr(text[0], "--lr step:rate=0.1"));
-    assert_int_equal(weir_warnings(&codec, &adaptive, "0.1", text), 2);
+    assert_int_equal(weir_warnings(&with, text), 2);
+}
+
+/* A run that ends before its codec has begun, or has come down to its density. */
+static void short_runs(void **state)
+{
+    weir_codec codec = {.plug = {.name = "some"}};
+    weir_optim plain = {.plug = {.name = "plain"}};
+    weir_feedback f = {.warmup = 0.5, .ramp = 0.25};
+    weir_plans p = {.codec = &codec, .feedback = &f, .optim = &plain, .lr = "0.1", .steps = 75, .epoch_steps = 100};
+    char text[WEIR_WARNINGS][WEIR_WHY_MAX];
+
+    (void)state;
+    assert_int_equal(weir_warnings(&p, text), 1);
+    assert_non_null(strstr(text[0], "falls until step 75, this run has 75"));
+    p.steps = 76;
+    assert_int_equal(weir_warnings(&p, text), 0);
+    p.steps = 50;
+    assert_int_equal(weir_warnings(&p, text), 1);
+    assert_non_null(strstr(text[0], "its first 50 steps are dense and this run has 50; some:warmup=0"));
+    f = (weir_feedback){0};
+    assert_int_equal(weir_warnings(&p, text), 0);
+    p.feedback = NULL;
+    assert_int_equal(weir_warnings(&p, text), 0);
 }
 
 /* The optimisers that there are say which they are. */
@@ -44,6 +70,6 @@ static void optimisers(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(facts), cmocka_unit_test(optimisers)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(facts), cmocka_unit_test(short_runs), cmocka_unit_test(optimisers)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

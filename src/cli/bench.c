@@ -42,8 +42,8 @@ static weir_err bench(int argc, char **argv, weir_arena *arena, int *code)
         return weir_fail(WEIR_USAGE, "what is to be measured? weir bench compute|train|allreduce|codec");
     WEIR_TRY(bench_defaults(&s, kind[0]));
     unsigned long long n = strtoull(floats, &end, 10);
-    if (end == floats || *end || n > 1ull << 33)
-        return weir_fail(WEIR_USAGE, "--floats %s: a whole number was expected", floats);
+    if (end == floats || *end || *floats == '-' || n >= 1ull << 31)
+        return weir_fail(WEIR_USAGE, "--floats %s: a whole number below 2^31 was expected", floats);
     if (!strcmp(kind[0], "codec"))
         return weir_bench_codec(weir_settings_given(&s, "codec") ? s.codec : NULL, (size_t)n, json != NULL, stdout);
     if (cli_launch(argc, argv, &s, code))

@@ -23,6 +23,7 @@ typedef struct weir_feed {
     bool nesterov, mask; /* mask: the momentum of what is sent begins anew */
     size_t bad;          /* the tile's first element that held something not finite; n: all is well */
     float most;          /* the largest |x| of what was made last */
+    float unit;          /* what a gradient of 1 is among the x, where that is not 1; 0: it is */
     uint64_t key;        /* for draws: another one on every worker and for every message of a step */
     float *tile;         /* WEIR_TILE floats */
 } weir_feed;

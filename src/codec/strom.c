@@ -132,7 +132,7 @@ static float threshold(strom *s, const weir_feed *f, int view, weir_turn turn, d
     const weir_view *v = &s->sparse.bucket->view[view];
 
     if (s->tau > 0)
-        return (float)s->tau;
+        return (float)s->tau * (f->unit > 0 ? f->unit : 1);
     if (s->per == PER_TENSOR)
         return s->sparse.now[view] * sampled(s, f, v->at, weir_view_length(v), turn, density);
     if (view == 0)

@@ -219,7 +219,7 @@ static void begin_round(weir_choose *c, const char *why, weir_turn turn)
     weir_policy *p = &c->policy[c->chosen];
 
     c->choice.why = why;
-    weir_forecast_forget(&c->forecast);
+    weir_forecast_forget(&c->forecast, false);
     for (int k = 0; k < c->policies; k++) {
         c->policy[k].tried = 0;
         c->policy[k].measured = c->policy[k].predicted = NAN;
@@ -316,6 +316,7 @@ static void steady_step(weir_choose *c, weir_turn turn)
 
     if (c->ramping && turn.epochs >= c->ramped) {
         c->ramping = false;
+        weir_forecast_forget(&c->forecast, true); /* a ramp's first messages are many times as long */
         begin_round(c, "changed", turn);
         return;
     }

@@ -16,11 +16,14 @@ weir_err weir_forecast_make(weir_forecast *f, const weir_lane *lane, int lanes, 
     return WEIR_OK;
 }
 
-void weir_forecast_forget(weir_forecast *f)
+void weir_forecast_forget(weir_forecast *f, bool codecs)
 {
     for (int i = 0; i < f->lanes; i++)
-        for (int k = 0; k < WEIR_AUTO_MOST; k++)
+        for (int k = 0; k < WEIR_AUTO_MOST; k++) {
             f->taken[i][k].took = 0;
+            if (codecs)
+                f->taken[i][k].codec = 0;
+        }
 }
 
 bool weir_forecast_joined(const weir_forecast *f, const int *pick) { return f->joins && pick[f->lanes - 2] == 0; }

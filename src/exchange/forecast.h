@@ -28,8 +28,8 @@ typedef struct weir_forecast {
 } weir_forecast;
 
 weir_err weir_forecast_make(weir_forecast *, const weir_lane *, int lanes, int members, weir_arena *);
-/* What was taken before does not count any more; what codecs cost does. */
-void weir_forecast_forget(weir_forecast *);
+/* What was taken before does not count any more; what codecs cost does, unless that has changed too. */
+void weir_forecast_forget(weir_forecast *, bool codecs);
 /* A step by these rivals, one a lane, was seen. */
 void weir_forecast_see(weir_forecast *, const int *pick, const weir_sight *);
 /* All lanes went dense, were seen, and the whole step took that long: fits the link. */

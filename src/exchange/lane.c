@@ -95,7 +95,18 @@ void weir_lane_in_unit(weir_lane *lane, float unit)
 
 bool weir_lane_warm(const weir_lane *lane, weir_turn turn)
 {
-    return !lane->feedback || turn.epochs >= lane->feedback->warmup + lane->feedback->ramp;
+    for (const weir_rival *r = lane->rival; r < lane->rival + lane->rivals; r++)
+        if (r->feedback && turn.epochs < r->feedback->warmup + r->feedback->ramp)
+            return false;
+    return true;
+}
+
+bool weir_lane_sparse(const weir_lane *lane)
+{
+    for (const weir_rival *r = lane->rival; r < lane->rival + lane->rivals; r++)
+        if (r->codec->sparse)
+            return true;
+    return false;
 }
 
 void weir_pair_turn(weir_pair *p)

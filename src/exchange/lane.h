@@ -91,8 +91,9 @@ weir_feed weir_lane_feed(const weir_lane *, uint64_t seed, int me, float scale, 
 weir_err weir_lane_check(const weir_feed *, const weir_bucket *, weir_turn);
 /* From now on what is held back, and its momentum, are in this unit. */
 void weir_lane_in_unit(weir_lane *, float unit);
-/* Whether the codec's warm-up is over. */
+/* Whether the codec's warm-up and ramp are over, those of all that may be chosen; and whether one of these sends single elements. */
 bool weir_lane_warm(const weir_lane *, weir_turn);
+bool weir_lane_sparse(const weir_lane *);
 void weir_lane_commit(weir_lane *);
 /* For those who go through all rivals (rival.c): spreads this one out; makes them for a spec; what an owner held back joins what is held back. */
 void weir_lane_turn_to(weir_lane *, int rival);

@@ -56,6 +56,7 @@ static weir_feed feed(weir_lane *l, const weir_pen *pen, weir_turn turn, float s
     float unit = (float)weir_pen_unit(pen, turn), before = l->unit > 0 ? l->unit : 1;
     weir_feed f = weir_lane_feed(l, pen->seed, pen->group->me, scale * unit, pen->tile);
 
+    f.unit = unit;
     if (!l->momentum.nesterov)
         f.momentum *= unit / before;
     else if (l->speed.now && unit != before) {

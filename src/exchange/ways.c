@@ -196,6 +196,9 @@ static weir_err deal(weir_lane *l, weir_ways *w, weir_group *g)
     if (!dry)
         memcpy(w->all + (size_t)g->me * slot, w->mine + w->off[g->me], slot);
     err = weir_net_wait_all(g->net, w->op, ops, 0);
+    for (int i = 0; i < p - 1 && !err && !dry; i++) /* one that is too short would leave what came in the last step */
+        if (w->op[i].len != slot)
+            err = weir_fail(WEIR_INVALID, "rank %d sent %zu bytes of a stripe of bucket %d, where %zu were expected", w->op[i].peer, w->op[i].len, l->bucket->id, slot);
     for (int i = 0; i < ops; i++) {
         weir_op *op = &w->op[i];
         weir_net_cancel(g->net, &op, 1);

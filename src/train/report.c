@@ -60,10 +60,11 @@ weir_err weir_report_start(weir_journal *j, const weir_trainer *t)
     return weir_journal_write(j, e);
 }
 
-static weir_err warn_of(weir_journal *j, const weir_trainer *t, const weir_codec *codec, const weir_optim *optim)
+static weir_err warn_of(weir_journal *j, const weir_trainer *t, const weir_rival *r)
 {
     char text[WEIR_WARNINGS][WEIR_WHY_MAX];
-    int n = weir_warnings(codec, optim, t->set->lr, text);
+    weir_plans plans = {r->codec, r->feedback, t->lane->optim, t->set->lr, (double)t->steps, (double)t->epoch_steps};
+    int n = weir_warnings(&plans, text);
 
     for (int i = 0; i < n; i++) {
         weir_json *e = weir_journal_event(j, "warning");
@@ -80,7 +81,7 @@ static weir_err warn_of(weir_journal *j, const weir_trainer *t, const weir_codec
 weir_err weir_report_warnings(weir_journal *j, const weir_trainer *t)
 {
     for (int k = 0; k < t->lane->rivals && j; k++)
-        WEIR_TRY(warn_of(j, t, t->lane->rival[k].codec, t->lane->optim));
+        WEIR_TRY(warn_of(j, t, &t->lane->rival[k]));
     return WEIR_OK;
 }
 

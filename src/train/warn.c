@@ -1,17 +1,33 @@
 /* warn.c - see warn.h. */
 #include "train/warn.h"
+#include <math.h>
 #include <stdio.h>
 
 static const double MUCH = 1; /* points of accuracy */
 
-int weir_warnings(const weir_codec *codec, const weir_optim *optim, const char *lr, char (*text)[WEIR_WHY_MAX])
+/* A run that is over before its codec has got to work. */
+static int too_short(const weir_plans *p, char *text)
 {
+    double dense = p->feedback ? ceil(p->feedback->warmup * p->epoch_steps) : 0, ramp = p->feedback ? ceil(p->feedback->ramp * p->epoch_steps) : 0;
+    const char *name = p->codec->plug.name;
+
+    if (dense > 0 && p->steps <= dense)
+        return snprintf(text, WEIR_WHY_MAX, "--codec %s: nothing is compressed, its first %.0f steps are dense and this run has %.0f; %s:warmup=0 begins at once", name, dense, p->steps, name);
+    if (ramp > 0 && p->steps <= dense + ramp)
+        return snprintf(text, WEIR_WHY_MAX, "--codec %s: its density falls until step %.0f, this run has %.0f, and ratio counts none of them; %s:warmup=0,ramp=0 begins at once", name, dense + ramp, p->steps,
+                        name);
+    return 0;
+}
+
+int weir_warnings(const weir_plans *p, char (*text)[WEIR_WHY_MAX])
+{
+    const weir_codec *codec = p->codec;
     int n = 0;
 
     if (codec->rate > 0 && codec->rate != 1)
-        snprintf(text[n++], WEIR_WHY_MAX, "--codec %s wants %g times the rate of dense training; --lr %s is taken as it is", codec->plug.name, codec->rate, lr);
-    if (optim->adaptive && codec->adamw_drop > MUCH)
+        snprintf(text[n++], WEIR_WHY_MAX, "--codec %s wants %g times the rate of dense training; --lr %s is taken as it is", codec->plug.name, codec->rate, p->lr);
+    if (p->optim->adaptive && codec->adamw_drop > MUCH)
         snprintf(text[n++], WEIR_WHY_MAX, "--codec %s with --optim %s loses accuracy: %g points with adamw, when it was measured (docs/CONVERGENCE.md); sgd with momentum loses at most %g points",
-                 codec->plug.name, optim->plug.name, codec->adamw_drop, codec->drop);
-    return n;
+                 codec->plug.name, p->optim->plug.name, codec->adamw_drop, codec->drop);
+    return n + (too_short(p, text[n]) > 0);
 }

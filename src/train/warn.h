@@ -4,7 +4,15 @@
 #include "codec/codec.h"
 #include "optim/optim.h"
 
-enum { WEIR_WARNINGS = 2 };
-/* A sentence for each, by what codec and optimiser declare of themselves; how many there are. */
-int weir_warnings(const weir_codec *, const weir_optim *, const char *lr, char (*text)[WEIR_WHY_MAX]);
+enum { WEIR_WARNINGS = 3 };
+/* What the settings come to. */
+typedef struct weir_plans {
+    const weir_codec *codec;
+    const weir_feedback *feedback; /* NULL: floats as they are */
+    const weir_optim *optim;
+    const char *lr;
+    double steps, epoch_steps; /* of the whole run; of an epoch */
+} weir_plans;
+/* A sentence for each, by what codec and optimiser declare of themselves, and by how long the run is; how many there are. */
+int weir_warnings(const weir_plans *, char (*text)[WEIR_WHY_MAX]);
 #endif
