@@ -64,7 +64,7 @@ def test_alone_there_is_nothing_to_choose(tmp_path):
 
 
 def test_refuses(tmp_path):
-    for codec, code, word in (('auto:among=powersgd', 16, 'powersgd'), ('auto:among=auto', 16, 'chooses'), ('auto:among=half+nonsense', 2, 'nonsense')):
+    for codec, code, word in (('auto:among=powersgd', 16, 'powersgd'), ('auto:among=auto', 16, 'chooses'), ('auto:among=half+nonsense', 2, 'nonsense'), ('auto:among=', 2, 'among=')):
         assert word in train(tmp_path / 'run', '--steps', 2, '--workers', 2, '--codec', codec, *COMMON, code=code)[1]
     assert 'dry' in weir('bench', 'train', '--model', 'lenet', '--net', 'sim:nodes=3,dry=yes', '--codec', 'auto', code=16)[1]
     assert '--exact' in train(tmp_path / 'run', '--steps', 2, '--workers', 2, '--codec', 'auto', '--exact', 'yes', *COMMON, code=16)[1]

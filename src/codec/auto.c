@@ -44,6 +44,8 @@ weir_err weir_auto_read(weir_auto *a, weir_arena *arena)
 
     if (!text)
         return weir_fail_nomem(strlen(a->among));
+    if (!*text)
+        return weir_fail(WEIR_USAGE, "--codec auto: among= names nothing to choose from");
     a->count = 0;
     WEIR_TRY(add(a, "none"));
     while (*text) {
