@@ -37,7 +37,6 @@ const weir_codec weir_codec_onebit = {
     .combine = WEIR_COMBINE_STRIPE,
     .mark = 'B',
     .drop = 0.7,
-    .adamw_drop = 2.7,
     .init = init,
     WEIR_FIXED,
 };

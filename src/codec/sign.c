@@ -34,7 +34,6 @@ const weir_codec weir_codec_sign = {
     .combine = WEIR_COMBINE_STRIPE,
     .mark = 'G',
     .drop = 0.7,
-    .adamw_drop = 2.8,
     .init = init,
     WEIR_FIXED,
 };
