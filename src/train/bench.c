@@ -144,7 +144,7 @@ static weir_err watch(weir_trainer *t, double *took, int steps, timed *m)
 static weir_err run_timed(weir_trainer *t, const weir_bench *b, timed *m)
 {
     int watched = weir_net_simulated(t->net) ? 0 : b->steps < WATCHED ? (int)b->steps : WATCHED;
-    double *took = WEIR_NEW(t->arena, double, (size_t)watched *t->all.size + 1), begun = weir_now(t->rt);
+    double *took = WEIR_NEW(t->arena, double, (size_t)watched * (size_t)t->all.size + 1), begun = weir_now(t->rt);
     weir_step_report report;
 
     if (!took)
