@@ -367,6 +367,7 @@ def test_loss_not_a_number(tmp_path):
     out = tmp_path / 'r'
     _, err = train(out, *TINY[:4], '--steps', 500, '--lr', '1e9', '--save-every', 1, '--workers', 2, code=18)
     assert len(err.strip().splitlines()) == 1 and re.search(r'step \d+: .*dense\d', err) and 'exit 18' in err
+    assert 'dense' in events(out, 'fault')[-1]['what'] and not events(out, 'end')  # the log says why it ends
     weir('eval', out)
 
 

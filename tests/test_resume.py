@@ -1,7 +1,7 @@
 """Stop and go on: the same as never stopping."""
 import os, shutil, signal, time
 import pytest
-from weirlib import SMALL, children, distance, end, events, start, train, wait_for, weights
+from weirlib import SMALL, children, distance, end, events, start, train, wait_for, weights, weir
 
 COMMON = ['--model', 'lenet', '--data', SMALL, '--batch', 64, '--optim', 'sgd:momentum=0.9,nesterov=yes,decay=1e-4', '--threads', 1,
           '--lr', 'cosine:rate=0.02,warmup=10']
@@ -44,6 +44,14 @@ def test_resume_at_57(tmp_path, never_stopped, stopped_at_57, before, after):
     assert [e['step'] for e in events(out, 'start')][-1] == 57
     if before == after: assert end(out)['params_hash'] == end(never_stopped(before))['params_hash']
     assert distance(weights(out), weights(never_stopped(before))) <= 1e-5
+
+
+def test_nothing_left_to_do(tmp_path, never_stopped):
+    out = tmp_path / 'run'
+    shutil.copytree(never_stopped(1), out, symlinks=True)
+    said = weir('train', '--resume', out, '--out', out)[0]
+    assert 'train loss' not in said and 'test loss' in said
+    assert end(out)['loss'] is None and end(out)['params_hash'] == end(never_stopped(1))['params_hash']
 
 
 @pytest.mark.sanitizer

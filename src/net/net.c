@@ -211,6 +211,14 @@ void weir_net_phase(weir_net *n, weir_phase phase, uint64_t step)
         atomic_store_explicit(&n->board->slot[n->rank].doing, doing, memory_order_relaxed);
 }
 
+weir_phase weir_net_doing(const weir_net *n, uint64_t *step)
+{
+    uint64_t doing = atomic_load_explicit(&n->doing, memory_order_relaxed);
+
+    *step = doing >> 8;
+    return (weir_phase)(doing & 0xff);
+}
+
 double weir_net_cost(weir_net *n, double nominal) { return n->world->cost ? n->world->cost(n, nominal) : nominal; }
 
 weir_err weir_net_spend(weir_net *n, double cost)

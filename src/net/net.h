@@ -102,6 +102,7 @@ typedef enum {
 } weir_phase;
 const char *weir_phase_name(weir_phase);
 void weir_net_phase(weir_net *, weir_phase, uint64_t step); /* [any thread]; a store, no more */
+weir_phase weir_net_doing(const weir_net *, uint64_t *step);   /* [any thread] what this rank said last */
 
 /* The first failure this rank knows of: code WEIR_OK if none. */
 typedef struct weir_fault {

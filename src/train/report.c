@@ -171,10 +171,12 @@ weir_err weir_report_choice(weir_journal *j, const weir_trainer *t)
 weir_err weir_report_eval(weir_journal *j, const weir_trainer *t, weir_tally *y)
 {
     weir_json *e = weir_journal_event(j, "eval");
+    char trained[40] = ""; /* nothing, where a resumed run has no step left */
 
-    weir_journal_say(j, "epoch %.2f  step %llu  train loss %.4f  test loss %.4f  %s %.4f  %.0f samples/s",
-                     (double)t->step / (double)t->epoch_steps, (unsigned long long)t->step, y->loss_n > 0 ? y->loss_sum / y->loss_n : y->loss, y->eval_loss,
-                     weir_trainer_metric(t), y->value, y->train_s > 0 ? (double)y->samples / y->train_s : 0);
+    if (y->steps)
+        snprintf(trained, sizeof trained, "  train loss %.4f", y->loss_n > 0 ? y->loss_sum / y->loss_n : y->loss);
+    weir_journal_say(j, "epoch %.2f  step %llu%s  test loss %.4f  %s %.4f  %.0f samples/s", (double)t->step / (double)t->epoch_steps,
+                     (unsigned long long)t->step, trained, y->eval_loss, weir_trainer_metric(t), y->value, y->train_s > 0 ? (double)y->samples / y->train_s : 0);
     y->loss_sum = y->loss_n = 0;
     if (!e)
         return WEIR_OK;
@@ -230,7 +232,7 @@ static weir_err write_end(weir_journal *j, const weir_trainer *t, const weir_tal
     weir_json_put_real(e, "wall_s", wall_s);
     weir_json_put_real(e, "train_s", y->train_s);
     weir_json_put_real(e, "samples_per_s", result->samples_per_s);
-    weir_json_put_real(e, "loss", y->loss);
+    weir_json_put_real(e, "loss", y->steps ? y->loss : NAN);
     weir_json_put_text(e, "metric", result->metric);
     weir_json_put_real(e, "value", y->evaluated ? y->value : NAN);
     weir_json_put_real(e, "best", y->evaluated ? y->best : NAN);

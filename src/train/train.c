@@ -331,6 +331,21 @@ static weir_err compute(weir_comm *comm, void *arg)
 
 static void close_trainer(void *arg) { weir_trainer_close(&((session *)arg)->t); }
 
+/* What ended the run, for its log: a peer, as the net tells it, or an error of this rank's own. */
+static weir_fault ended_by(weir_net *net, const weir_place *place, weir_err err, const char *why)
+{
+    weir_fault f = {.code = err, .rank = weir_net_rank(net)};
+
+    if (err == WEIR_LOST || err == WEIR_SILENT) {
+        weir_net_fault(net, &f);
+        return f;
+    }
+    f.phase = weir_net_doing(net, &f.step);
+    snprintf(f.host, sizeof f.host, "%s", place->host);
+    snprintf(f.what, sizeof f.what, "%.199s", why);
+    return f;
+}
+
 /* Several ranks may live in this process: each has a session of its own, and rank 0's is the one that counts. */
 static weir_err rank_main(weir_net *net, void *arg)
 {
@@ -348,9 +363,8 @@ static weir_err rank_main(weir_net *net, void *arg)
         s->result = &other;
     weir_err err = weir_comm_run(net, compute, close_trainer, s), closing = WEIR_OK;
     snprintf(why, sizeof why, "%s", weir_why_text());
-    if (err == WEIR_LOST || err == WEIR_SILENT) {
-        weir_fault fault;
-        weir_net_fault(net, &fault);
+    if (err) {
+        weir_fault fault = ended_by(net, s->place, err, why);
         closing = weir_report_fault(s->journal, &fault, "leave");
     }
     weir_err shut = weir_journal_close(s->journal);
