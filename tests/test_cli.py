@@ -333,6 +333,7 @@ def test_token_errors(tmp_path):
 def test_shapes_that_do_not_fit(tmp_path, pictures):
     fails(17, 'train', '--model', 'lenet', '--data', 'synth:shape=1x4x4,count=64,test=8', '--steps', 1, '--quiet', says=['kernel', '5'])
     fails(16, 'train', '--model', 'gpt', '--data', SMALL, '--steps', 1, '--quiet', says=['tokens'])
+    fails(16, 'train', '--model', 'mlp', '--data', SMALL, '--steps', 1, '--quiet', '--exchange', 'allreduce:each=2', says=['hier=yes'])
     fails(16, 'train', '--model', 'lenet', '--data', 'synth:tokens=50,length=8', '--steps', 1, '--quiet', says=['tokens'])
     fails(17, 'train', '--model', 'mlp:hidden=8', '--data', f'idx:{pictures},classes=5', '--steps', 1, '--batch', 8, '--quiet', says=['labels', '5'])
 

@@ -38,6 +38,8 @@ static weir_err init(void *self, const weir_exchange_env *env)
 {
     allreduce *x = self;
 
+    if (x->each && !x->hier)
+        return weir_fail(WEIR_MISFIT, "--exchange allreduce:each=%lld says how large machines are to hier=yes, which is not there", (long long)x->each);
     x->env = *env;
     x->early = x->levels = false;
     for (weir_lane *l = env->lane; l < env->lane + env->lanes; l++) {
