@@ -88,17 +88,19 @@ static void buckets(void **state)
 /* ---- the step as a transaction ---- */
 
 enum { N = 50000 };
-typedef struct small { weir_tensor t[2]; float param[N], grad[N + WEIR_NOTES], copy[N]; weir_lane *lane; int lanes; bool early; } small;
+enum { V = 39900 }; /* where v begins, in the middle of a bucket */
+typedef struct small { weir_tensor t[3]; float param[N], grad[N + WEIR_NOTES], copy[N]; weir_lane *lane; int lanes; bool early; } small;
 
 static weir_err small_make(small *s, const char *codec, const char *exchange, weir_group *g, weir_coll_use *coll, weir_arena *a, const weir_exchange *x, void **self)
 {
     weir_bucket *b;
 
-    s->t[0] = (weir_tensor){"w", 0, N - 100, 2, {499, 100}, true, 0};
-    s->t[1] = (weir_tensor){"b", N - 100, 100, 1, {100}, false, 0};
+    s->t[0] = (weir_tensor){"w", 0, V, 2, {V / 100, 100}, true, 0};
+    s->t[1] = (weir_tensor){"v", V, N - 100 - V, 2, {(N - 100 - V) / 100, 100}, true, 0};
+    s->t[2] = (weir_tensor){"b", N - 100, 100, 1, {100}, false, 0};
     for (int i = 0; i < N; i++)
         s->param[i] = (float)(i % 31) / 31;
-    WEIR_TRY(weir_buckets_cut(s->t, 2, &(weir_cut_rules){.bytes = 32768, .small = WEIR_SMALL}, s->param, s->grad, a, &b, &s->lanes));
+    WEIR_TRY(weir_buckets_cut(s->t, 3, &(weir_cut_rules){.bytes = 32768, .small = WEIR_SMALL}, s->param, s->grad, a, &b, &s->lanes));
     WEIR_TRY(weir_lanes_make(b, s->lanes, codec, "sgd:momentum=0.9", a, &s->lane));
     s->lane[s->lanes - 1].notes = WEIR_NOTES;
     WEIR_TRY(weir_plug_make(&x->plug, "exchange", exchange, a, self));
@@ -124,7 +126,7 @@ static weir_err small_step(small *s, const weir_exchange *x, void *self, int mem
     return x->finish(self, &c);
 }
 
-typedef struct fate { const char *codec, *exchange; bool disturbed; uint64_t hash[3], held[3]; } fate;
+typedef struct fate { const char *codec, *exchange; bool disturbed; int at; /* behind how many hundredths of the lanes */ uint64_t hash[3], held[3]; } fate;
 
 /* Parameters, and what is held back and on its way. */
 static void note(fate *f, const small *s, int me)
@@ -137,6 +139,37 @@ static void note(fate *f, const small *s, int me)
             f->held[me] = f->held[me] * 31 + (all[k] ? fold(all[k], l->bucket->n) : 0);
         f->held[me] = f->held[me] * 31 + (l->owned.now ? fold(l->owned.now, l->stripe[l->mine].bucket.n) : 0);
     }
+}
+
+typedef struct hasher { weir_io io; uint64_t hash; } hasher; /* io first */
+
+static weir_err hash_range(weir_io *io, const char *name, float *x, size_t at, size_t n, size_t whole, weir_keep keep)
+{
+    hasher *h = (hasher *)io;
+
+    (void)name, (void)at, (void)whole, (void)keep;
+    h->hash = h->hash * 31 + fold(x, n);
+    return WEIR_OK;
+}
+
+static weir_err hash_u64(weir_io *io, const char *name, uint64_t *x, size_t n, weir_keep keep)
+{
+    (void)name, (void)keep;
+    for (size_t i = 0; i < n; i++)
+        ((hasher *)io)->hash = ((hasher *)io)->hash * 31 + x[i];
+    return WEIR_OK;
+}
+
+/* And all else that lanes keep: what codecs and optimisers have learned. */
+static void note_all(fate *f, const small *s, int me)
+{
+    hasher h = {.io = {.range = hash_range, .u64 = hash_u64}};
+
+    note(f, s, me);
+    for (int i = 0; i < s->lanes; i++)
+        if (weir_lane_state(&s->lane[i], &h.io))
+            h.hash = 0;
+    f->held[me] = f->held[me] * 31 + h.hash;
 }
 
 /* Two members make steps 0..4. Disturbed: a third is with them, gives half of its buckets of step 2 and leaves on an error; the
@@ -160,7 +193,7 @@ static weir_err fate_rank(weir_net *net, void *arg)
     for (uint64_t step = 0; step < 5 && !err; step++) {
         if (me == 2 && step >= 2)
             small_gradient(s, 2, step);
-        err = small_step(s, x, self, me, step, f->disturbed && me == 2 && step == 2 ? s->lanes / 2 : -1);
+        err = small_step(s, x, self, me, step, f->disturbed && me == 2 && step == 2 ? 1 + (s->lanes - 2) * f->at / 100 : -1);
         if (err == WEIR_LOST && f->disturbed && me < 2 && step == 2) {
             weir_net_renew(net, 1, two, 2);
             err = weir_group_make(net, 0, two, 2, a, &g);
@@ -171,7 +204,7 @@ static weir_err fate_rank(weir_net *net, void *arg)
         }
     }
     if (me < 2 && !err)
-        note(f, s, me);
+        note_all(f, s, me);
     weir_arena_free(a);
     return me == 2 ? (err == WEIR_FAILED ? weir_fail(WEIR_FAILED, "left") : err) : err;
 }
@@ -202,7 +235,7 @@ static weir_err plain_rank(weir_net *net, void *arg)
         for (uint64_t step = 2; step < 5 && !err; step++)
             err = small_step(s, x, self, me, step, -1);
         if (!err)
-            note(f, s, me);
+            note_all(f, s, me);
     }
     weir_arena_free(a);
     return err;
@@ -210,21 +243,28 @@ static weir_err plain_rank(weir_net *net, void *arg)
 
 static void check_transaction(const char *codec, const char *exchange)
 {
-    fate disturbed = {.codec = codec, .exchange = exchange, .disturbed = true}, plain = {.codec = codec, .exchange = exchange};
+    fate plain = {.codec = codec, .exchange = exchange};
 
     assert_string_equal(run_ranks(3, plain_rank, &plain), "");
-    assert_string_equal(run_ranks(3, fate_rank, &disturbed), "rank 2: left");
-    for (int i = 0; i < 2; i++)
-        if (plain.hash[i] != plain.hash[0] || disturbed.hash[i] != plain.hash[0] || disturbed.held[i] != plain.held[i])
-            fail_msg("%s, %s: rank %d is not as if undisturbed", codec, exchange, i);
+    for (int at = 0; at <= 100; at += 50) { /* after the first lane, in the middle, before the last */
+        fate disturbed = {.codec = codec, .exchange = exchange, .disturbed = true, .at = at};
+        assert_string_equal(run_ranks(3, fate_rank, &disturbed), "rank 2: left");
+        for (int i = 0; i < 2; i++)
+            if (plain.hash[i] != plain.hash[0] || disturbed.hash[i] != plain.hash[0] || disturbed.held[i] != plain.held[i])
+                fail_msg("%s, %s, left after %d%% of its lanes: rank %d is not as if undisturbed", codec, exchange, at, i);
+    }
 }
 
+/* Every codec as it comes; and those that keep or learn something only when told to. */
 static void transaction(void **state)
 {
+    static const char *const others[] = {"half:residual=yes", "half:bf16,residual=yes", "int8:residual=yes", "qsgd:residual=yes", "terngrad:residual=yes", "redsync:quantise=no,select=search", "strom:density=0.3", "topk:mask=no"};
+
     (void)state;
     for (weir_plugs p = weir_codecs; *p; p++)
         check_transaction((*p)->name, "allreduce");
-    check_transaction("int8:residual=yes", "allreduce");
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        check_transaction(others[i], "allreduce");
 }
 
 /* Two on one machine and one on another, who is lost: those left have one machine, and nothing to compress. */
@@ -286,45 +326,82 @@ static void dense_beginning(void **state)
     }
 }
 
-/* A gradient that is not finite changes nothing, and is named. */
+/* ---- gradients that are not finite ---- */
+
+typedef struct spoilt { const char *codec; bool early; float bad; int at; fate before, after; } spoilt;
+
+/* Rank 1's gradient of step 2 is spoilt at one place. */
 static weir_err nan_rank(weir_net *net, void *arg)
 {
+    spoilt *f = arg;
+    const weir_exchange *x = &weir_exchange_allreduce;
     weir_arena *a = weir_arena_new();
     small *s = WEIR_NEW(a, small, 1);
+    weir_commit c = {.turn = {.step = 2, .epochs = f->early ? 0 : 100}, .rate = 0.1, .keep = true};
     weir_group g;
     weir_coll_use coll;
     void *self;
+    char why[WEIR_WHY_MAX];
     weir_err err = weir_group_all(net, a, &g);
 
-    (void)arg;
+    s->early = f->early;
     if (!err)
         err = weir_coll_open("ring", &g, a, &coll);
     if (!err)
-        err = small_make(s, "none", "allreduce", &g, &coll, a, &weir_exchange_allreduce, &self);
-    if (!err)
-        err = small_step(s, &weir_exchange_allreduce, self, g.me, 0, -1);
-    memcpy(s->copy, s->param, sizeof s->copy);
-    weir_commit c = {.turn = {.step = 1}, .rate = 0.1, .keep = true};
-    small_gradient(s, g.me, 1);
-    if (g.me == 1)
-        s->grad[N - 50] = NAN;
-    for (int i = 0; i < s->lanes && !err; i++)
-        err = weir_exchange_allreduce.bucket(self, &s->lane[i], c.turn);
+        err = small_make(s, f->codec, "allreduce", &g, &coll, a, x, &self);
+    for (uint64_t step = 0; step < 2 && !err; step++)
+        err = small_step(s, x, self, g.me, step, -1);
     if (!err) {
-        err = weir_exchange_allreduce.finish(self, &c);
-        if (err != WEIR_NAN || !strstr(weir_why_text(), "of b "))
-            err = weir_fail(WEIR_FAILED, "not told: %s", weir_why_text());
-        else
-            err = memcmp(s->copy, s->param, sizeof s->copy) ? weir_fail(WEIR_FAILED, "parameters have changed") : WEIR_OK;
+        note_all(&f->before, s, g.me);
+        small_gradient(s, g.me, 2);
+        if (g.me == 1)
+            s->grad[f->at] = f->bad;
+        for (int i = 0; i < s->lanes && !err; i++)
+            err = x->bucket(self, &s->lane[i], c.turn);
+        if (!err)
+            err = x->finish(self, &c);
+        snprintf(why, sizeof why, "%s", weir_why_text());
+        note_all(&f->after, s, g.me);
+        err = err ? weir_fail(err, "%s", why) : WEIR_OK;
     }
     weir_arena_free(a);
     return err;
 }
 
+/* It stops the step with an error that names the tensor, and changes nothing: no parameter, nothing that is held back. */
+static void check_spoilt(const char *codec, bool early, float bad, int at, const char *tensor)
+{
+    spoilt f = {.codec = codec, .early = early, .bad = bad, .at = at};
+    ranks r = {.size = 2, .timeout = 10, .stall = 60, .fn = nan_rank, .arg = &f};
+    char name[20];
+
+    snprintf(name, sizeof name, "of %s ", tensor);
+    ranks_run(&r);
+    assert_true(r.err[0] == WEIR_NAN || r.err[1] == WEIR_NAN); /* dense sums tell both, and who says so first is heard by the other */
+    for (int i = 0; i < 2; i++)
+        if ((r.err[i] != WEIR_NAN && r.err[i] != WEIR_LOST) || !strstr(r.why[i], name))
+            fail_msg("%s, %g in %s: rank %d: %s", codec, (double)bad, tensor, i, r.why[i]);
+    for (int i = 0; i < 2; i++)
+        if (f.before.hash[i] != f.after.hash[i] || f.before.held[i] != f.after.held[i])
+            fail_msg("%s, %g in %s: rank %d has changed", codec, (double)bad, tensor, i);
+}
+
 static void not_finite(void **state)
 {
+    static const char *const others[] = {"half:residual=yes", "half:bf16", "int8:residual=yes", "qsgd:residual=yes", "terngrad:residual=yes", "redsync:quantise=no", "topk:select=exact", "strom:tau=0.1"};
+    static const float bad[] = {NAN, INFINITY, -INFINITY};
+
     (void)state;
-    assert_string_equal(run_ranks(2, nan_rank, NULL), "");
+    for (int k = 0; k < 3; k++) {
+        for (weir_plugs p = weir_codecs; *p; p++) {
+            check_spoilt((*p)->name, false, bad[k], V + 50, "v"); /* with the end of w in one bucket */
+            check_spoilt((*p)->name, false, bad[k], V - 1, "w");
+        }
+        for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+            check_spoilt(others[i], false, bad[k], V + 50, "v");
+        check_spoilt("strom", true, bad[k], V + 50, "v"); /* in warm-up */
+        check_spoilt("none", false, bad[k], N - 50, "b");
+    }
 }
 
 /* ---- sums in double ---- */

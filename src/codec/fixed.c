@@ -27,7 +27,7 @@ size_t weir_fixed_bound(const void *self)
     if (s->way->by == WEIR_FIXED_BLOCKS)
         return bytes + b->n / block * part_bytes(s, block) + (b->n % block ? part_bytes(s, b->n % block) : 0);
     for (const weir_view *v = b->view; v < b->view + b->views; v++)
-        bytes += s->way->by == WEIR_FIXED_ROWS ? v->rows * part_bytes(s, v->cols) : part_bytes(s, weir_view_length(v));
+        bytes += !weir_view_length(v) ? 0 : s->way->by == WEIR_FIXED_ROWS ? v->rows * part_bytes(s, v->cols) : part_bytes(s, weir_view_length(v));
     return bytes;
 }
 

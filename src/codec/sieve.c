@@ -62,13 +62,15 @@ void weir_sieve_exact(weir_sieve *s, const float *x, size_t n, size_t k, int sid
     float least;
     size_t ties = k;
 
+    s->count = 0;
+    s->most = 0;
+    if (!n)
+        return;
     for (size_t i = 0; i < n; i++)
         s->size[i] = fmaxf(one_side(x[i], side), 0); /* no NaN: with those the k-th is none */
     least = weir_select(s->size, n, k);
     for (size_t i = 0; i < n; i++)
         ties -= one_side(x[i], side) > least;
-    s->count = 0;
-    s->most = 0;
     for (size_t i = 0; i < n && s->count < s->room; i++) {
         float a = one_side(x[i], side);
         bool tie = a == least && ties && a > 0;

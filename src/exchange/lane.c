@@ -66,13 +66,19 @@ weir_feed weir_lane_feed(const weir_lane *l, uint64_t seed, int me, float scale,
         .mask = l->speed.now && l->feedback && l->feedback->mask && l->codec->sparse, .key = seed ^ ((uint64_t)me << 24 | (uint64_t)l->bucket->id << 1), .tile = tile};
 }
 
-/* The tile in which something was not finite has been noted: which tensor was it? */
+/* The tile in which something was not finite has been noted, and may hold parts of several tensors: which of them was it? If all gradients are finite there, they
+ * were too large for what waited: the tile's first. */
 weir_err weir_lane_check(const weir_feed *f, const weir_bucket *b, weir_turn turn)
 {
+    size_t at = f->bad, end = f->n - f->bad < WEIR_TILE ? f->n : f->bad + WEIR_TILE;
+
     if (f->bad == f->n)
         return WEIR_OK;
+    while (at < end && isfinite(f->grad[at]))
+        at++;
+    at = at < end ? at : f->bad;
     for (int v = b->views - 1; v >= 0; v--)
-        if (b->view[v].at <= f->bad || v == 0)
+        if (b->view[v].at <= at || v == 0)
             return weir_fail(WEIR_NAN, "step %llu: the gradient of %s is not finite", (unsigned long long)turn.step + 1, b->view[v].tensor->name);
     return WEIR_OK;
 }
