@@ -30,6 +30,16 @@ def test_the_link_decides(tmp_path):
         assert end(out)['replicas'] == 1
 
 
+def test_looks_again_and_tells(tmp_path):
+    out = tmp_path / 'run'
+    train(out, '--steps', 90, '--net', SLOW, '--codec', 'auto:every=30,try=2', *COMMON, *MOMENTUM)
+    told = events(out, 'choice')
+    assert len(told) >= 3 and told[0]['why'] == 'first' and all(e['why'] in ('due', 'changed') for e in told[1:])
+    for e in told:
+        assert e['measured_ms'][e['taken']] > 0 and e['predicted_ms'][e['taken']] > 0
+    assert all(b['step'] > a['step'] and b['before'] == a['taken'] for a, b in zip(told, told[1:]))
+
+
 def test_dense_is_dense_to_the_last_bit(tmp_path):
     for codec in ('none', 'auto'):
         train(tmp_path / codec, '--steps', 12, '--net', FAST, '--codec', codec, '--optim', 'sgd:momentum=0', *COMMON)

@@ -95,6 +95,34 @@ def test_the_log_tells_what_was_sent(tmp_path):
     assert dense['density'] == 1 and dense['residual_norm'] == 0 and dense['residual_over_tau'] is None and dense['codec_ms'] == 0 < dense['wire_ms']
 
 
+def test_the_log_is_what_the_checkpoint_holds(tmp_path):
+    out = tmp_path / 'run'
+    train(out, '--steps', 12, '--workers', 3, '--codec', 'strom:tau=1e-3,warmup=0', *COMMON)
+    steps = events(out, 'step')
+    held = [v.astype(np.float64).reshape(3, -1)[0] for k, v in tensors(out / 'latest' / 'state.safetensors').items() if k.endswith('.residual')]  # rank 0's
+    assert abs(steps[-1]['residual_norm'] / np.sqrt(sum(np.sum(v * v) for v in held)) - 1) < 1e-4
+    assert abs(steps[-1]['residual_over_tau'] / (max(np.abs(v).max() for v in held) / 1e-3) - 1) < 1e-4
+    assert all(e['codec_ms'] > 0 and e['wire_ms'] > 0 for e in steps)
+    e = end(out)
+    assert abs(e['ratio_all'] / (e['dense_bytes'] / e['sent_bytes']) - 1) < 1e-3
+    assert e['dense_bytes'] >= sum(s['dense_bytes'] for s in steps) > 0 and 0 < sum(s['sent_bytes'] for s in steps) <= e['sent_bytes']
+
+
+def test_other_workers_take_over_all_that_waits(tmp_path):
+    # nothing is ever sent of what the codec has: all gradients wait, and their sum is that of whoever computed them
+    args = ['--steps', 8, '--workers', 4, '--codec', 'strom:tau=1e30,warmup=0', *COMMON]
+    train(tmp_path / '4', *args)
+    shutil.copytree(tmp_path / '4', tmp_path / '3', symlinks=True)
+    train(tmp_path / '3', '--resume', tmp_path / '3', '--workers', 3, '--steps', 9)
+    shutil.copytree(tmp_path / '3', tmp_path / '5', symlinks=True)
+    train(tmp_path / '5', '--resume', tmp_path / '5', '--workers', 5, '--steps', 10)
+    train(tmp_path / '4', '--resume', tmp_path / '4', '--steps', 10)
+    same, other = ({k: v.astype(np.float64).reshape(n, -1).sum(0) for k, v in tensors(tmp_path / str(n) / 'latest' / 'state.safetensors').items() if k.endswith(('.residual', '.corrected'))} for n in (4, 5))
+    assert set(same) == set(other) and any(k.endswith('.corrected') for k in same)
+    for k in same:
+        assert np.abs(same[k]).max() > 0 and np.abs(same[k] - other[k]).max() <= 1e-3 * np.abs(same[k]).max(), k
+
+
 def test_another_rate_is_warned_of(tmp_path):
     _, err = train(tmp_path / 'terngrad', '--steps', 2, '--workers', 2, '--codec', 'terngrad', *COMMON)
     told = [e['what'] for e in events(tmp_path / 'terngrad', 'warning')]

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-enum { ROWS = 60, COLS = 100, N = ROWS * COLS + 2000 + 100, RANKS = 4 };
+enum { ROWS = 60, COLS = 100, N = ROWS * COLS + 2000 + 100, RANKS = 6 };
 
 struct rank;
 
@@ -377,6 +377,84 @@ static void a_leaver_hands_over(void **state)
     free(p);
 }
 
+/* 4 -> 3 -> 5: rank 0 goes, then 4 and 5 come, one of them before all. */
+static const int phase_of[][5] = {{0, 1, 2, 3}, {1, 2, 3}, {4, 1, 2, 3, 5}}, count_of[] = {4, 3, 5};
+
+static bool among(int me, int phase)
+{
+    for (int i = 0; i < count_of[phase]; i++)
+        if (phase_of[phase][i] == me)
+            return true;
+    return false;
+}
+
+/* Who comes takes the weights of rank 1. */
+static weir_err enter(rank *r, plan *p, int phase, int me)
+{
+    weir_net *net = r->g.net;
+    uint64_t tag = weir_tag(WEIR_CHANNEL_AGREE, 1, 0);
+
+    for (int to = 4; to < 6 && phase == 2 && me == 1; to++)
+        WEIR_TRY(weir_net_send_wait(net, to, tag, r->param, sizeof r->param));
+    if (me > 3)
+        WEIR_TRY(weir_net_recv_wait(net, 1, tag, r->param, sizeof r->param, NULL));
+    WEIR_TRY(weir_group_make(net, (unsigned)phase + 1, phase_of[phase], count_of[phase], r->arena, &r->g));
+    WEIR_TRY(weir_coll_open("ring", &r->g, r->arena, &r->coll));
+    return p->exchange->regroup(r->self, &(weir_exchange_env){&r->g, &r->g, &r->coll, r->lane, r->lanes, r->arena, NULL, NULL, 7, 0});
+}
+
+static weir_err change(rank *r, plan *p)
+{
+    const weir_exchange *x = p->exchange;
+    int me = weir_net_rank(r->g.net);
+    uint64_t each = (uint64_t)p->steps / 3, last;
+
+    for (int phase = 0; phase < 3; phase++) {
+        if (!among(me, phase))
+            continue;
+        WEIR_TRY(enter(r, p, phase, me));
+        last = each * ((uint64_t)phase + 1);
+        for (uint64_t step = last - each; step < last; step++)
+            WEIR_TRY(one_step(r, p, step));
+        WEIR_TRY(x->settle(r->self, (weir_turn){.step = last}));
+        if (phase == 2)
+            leave_results(r, p);
+        else
+            WEIR_TRY(x->hand_over(r->self, phase_of[1], 3));
+    }
+    for (int i = 0; i < r->lanes && me == 0; i++)
+        for (size_t k = 0; r->lane[i].held.now && k < r->lane[i].bucket->n; k++)
+            CHECK(r->lane[i].held.now[k] == 0);
+    return WEIR_OK;
+}
+
+static void groups_change(void **state)
+{
+    static const char *const codecs[] = {"topk:density=0.02,warmup=0", "strom:warmup=0", "onebit:warmup=0", "int8:residual=yes"};
+
+    (void)state;
+    for (size_t c = 0; c < sizeof codecs / sizeof *codecs; c++) {
+        plan *p = new_plan("peers:2", 2, codecs[c]);
+        double waits = 0;
+        p->spend = 1e-3;
+        p->run = change;
+        all_well(p, "sim:slow=1x4,draw=gamma,cv=0.5", 6);
+        for (int m = 1; m < 5; m++)
+            assert_memory_equal(p->param[m], p->param[0], sizeof p->param[0]);
+        for (int i = 0; i < N; i++) {
+            double moved = (double)((float)(i % 31) / 31 - 0.5f) - (double)p->param[0][i], in = 0;
+            for (int m = 0; m < 5; m++) {
+                in += p->input[m][i] - 0.05 * (double)p->held[m][i];
+                waits += fabs((double)p->held[m][i]);
+            }
+            if (fabs(moved - in) > 4e-6)
+                fail_msg("%s: element %d moved by %.9g, not by %.9g", codecs[c], i, moved, in);
+        }
+        assert_true(waits > 0);
+        free(p);
+    }
+}
+
 /* ---- what goes wrong ---- */
 
 static void a_lost_peer_is_named(void **state)
@@ -611,7 +689,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lock_step_is_synchronous), cmocka_unit_test(lock_step_has_the_bits_of_a_gather), cmocka_unit_test(never_further_apart),
-        cmocka_unit_test(repeats_in_sim), cmocka_unit_test(conserved), cmocka_unit_test(a_leaver_hands_over), cmocka_unit_test(a_lost_peer_is_named), cmocka_unit_test(a_replica_that_differs_is_named),
+        cmocka_unit_test(repeats_in_sim), cmocka_unit_test(conserved), cmocka_unit_test(a_leaver_hands_over), cmocka_unit_test(groups_change), cmocka_unit_test(a_lost_peer_is_named), cmocka_unit_test(a_replica_that_differs_is_named),
         cmocka_unit_test(damaged_letters), cmocka_unit_test(not_finite), cmocka_unit_test(refusals), cmocka_unit_test(correct_no), cmocka_unit_test(held_in_units), cmocka_unit_test(tau_is_of_gradients), cmocka_unit_test(dry_and_alone)};
 
     if (argc > 1)

@@ -331,7 +331,9 @@ static weir_err hand_over(void *self, const int *stay, int count)
 
     for (int i = 0; i < x->env.lanes; i++)
         weir_lane_in_unit(&x->env.lane[i], 1);
-    return weir_lanes_hand(x->env.lane, x->env.lanes, x->env.same, stay, count);
+    weir_post_close(x->post); /* on all, before anybody of the next group sends: what is posted here for steps to come would take it */
+    WEIR_TRY(weir_lanes_hand(x->env.lane, x->env.lanes, x->env.same, stay, count));
+    return weir_barrier(x->env.coll, x->env.same);
 }
 
 static weir_err regroup(void *self, const weir_exchange_env *env)
