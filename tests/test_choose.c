@@ -65,6 +65,7 @@ typedef struct course {
     const char *codec;
     int steps, parts;
     double byte[3];
+    double epoch; /* steps of one; 0: all are past any warm-up */
     int choices[RANKS];
     struct { char taken[20], why[10]; uint64_t step; double measured, predicted; } choice[RANKS][MOST_CHOICES];
     bool trying[RANKS];
@@ -81,9 +82,9 @@ static void note(course *c, int me, const weir_choice *made)
     c->choice[me][c->choices[me]++].predicted = p->predicted;
 }
 
-static weir_err step(rig *r, weir_net *net, uint64_t k, double byte)
+static weir_err step(rig *r, weir_net *net, uint64_t k, double byte, double epoch)
 {
-    weir_commit commit = {.turn = {.step = k, .epochs = 100}, .rate = 1e-3, .keep = true}; /* past any warm-up */
+    weir_commit commit = {.turn = {.step = k, .epochs = epoch > 0 ? (double)k / epoch : 100}, .rate = 1e-3, .keep = true};
 
     fill(r, k);
     WEIR_TRY(weir_net_spend(net, 1e-3)); /* computing */
@@ -104,7 +105,7 @@ static weir_err run_course(rig *r, weir_net *net, void *arg)
     WEIR_TRY(rig_open(r, net, c->codec, "sgd:momentum=0.9"));
     WEIR_TRY(rig_exchange(r));
     for (int k = 0; k < c->steps; k++) {
-        WEIR_TRY(step(r, net, (uint64_t)k, c->byte[k * c->parts / c->steps]));
+        WEIR_TRY(step(r, net, (uint64_t)k, c->byte[k * c->parts / c->steps], c->epoch));
         const weir_choice *made = weir_exchange_allreduce.choice(r->self, &c->trying[me]);
         if (made && c->choices[me] < MOST_CHOICES)
             note(c, me, made);
@@ -189,6 +190,18 @@ static void changing_link(void **state)
     assert_string_equal(taken[2], "none");
     for (int k = 1; k < c->choices[0]; k++)
         assert_string_equal(c->choice[0][k].why, "changed");
+    free(c);
+}
+
+/* The link stays as it is, but messages become shorter while densities come down: when they have, it is looked at again. */
+static void after_the_ramp(void **state)
+{
+    course *c = take("sim:latency=1us,rate=100G", (course){.codec = "auto", .steps = 150, .parts = 1, .epoch = 200}); /* strom's ends in step 70 */
+    int last = c->choices[0] - 1;
+
+    (void)state;
+    assert_true(last >= 1 && c->choice[0][0].step < 70 && c->choice[0][last].step >= 70);
+    assert_string_equal(c->choice[0][last].why, "changed");
     free(c);
 }
 
@@ -382,7 +395,7 @@ static void saved_and_loaded(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(slow_link), cmocka_unit_test(fast_link), cmocka_unit_test(among), cmocka_unit_test(changing_link), cmocka_unit_test(due),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(slow_link), cmocka_unit_test(fast_link), cmocka_unit_test(among), cmocka_unit_test(changing_link), cmocka_unit_test(after_the_ramp), cmocka_unit_test(due),
                                        cmocka_unit_test(conservation), cmocka_unit_test(saved_and_loaded)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
