@@ -28,7 +28,8 @@ weir_places weir_places_write(const uint32_t *word, size_t words, size_t n, cons
     }
     if (r.how == WEIR_PLACES_WORDS) {
         r.bits = 0;
-        memcpy(to, word, bytes = 4 * words);
+        if ((bytes = 4 * words)) /* of none there may be no memory */
+            memcpy(to, word, bytes);
     }
     while (bytes % 4)
         to[bytes++] = 0;
