@@ -5,7 +5,7 @@
 #include "codec/select.h"
 #include "core/rng.h"
 #include "core/vec.h"
-#include "help_vectors.h"
+#include "help_codec.h"
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -6,6 +6,7 @@
 #include "codec/levels.h"
 #include "codec/quant.h"
 #include "core/vec.h"
+#include <float.h>
 
 enum { BLOCK = 128 };
 
@@ -23,10 +24,11 @@ static const weir_opt options[] = {
 static void write(const void *self, const weir_part *p, const float *x, float *value, void *bits)
 {
     const qsgd *s = self;
-    float norm = (float)sqrt(weir_vec_best()->sumsq(x, p->n));
+    double sum = sqrt(weir_vec_best()->sumsq(x, p->n));
+    float norm = isfinite(sum) ? (float)fmin(sum, FLT_MAX) : 0; /* no element is beyond that */
     int8_t level[BLOCK];
 
-    *value = norm = isfinite(norm) ? norm : 0;
+    *value = norm;
     weir_quant_best()->draw(level, x, norm > 0 ? (float)s->levels / norm : 0, (int)s->levels, p->draw, p->at, p->n);
     weir_levels_pack(level, p->n, s->fixed.bits, bits);
 }
