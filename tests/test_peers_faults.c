@@ -1,0 +1,251 @@
+/* The exchange `peers` where something goes wrong: who is missing or disagrees is named. And settings that it does otherwise than `allreduce`. */
+#include "exchange/letter.h"
+#include "help_peers.h"
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+/* ---- what goes wrong ---- */
+
+static void a_lost_peer_is_named(void **state)
+{
+    const char *nets[] = {"sim", "zmq", "sim:kill=2@0.0035"};
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        plan *p = new_plan("peers", 4, "strom:density=0.05");
+        ranks r = {.net = nets[i], .size = 4, .timeout = 10, .stall = 60, .fn = run_rank, .arg = p};
+        p->leaves = i < 2 ? 2 : -1;
+        p->spend = 1e-3;
+        ranks_run(&r);
+        for (int m = 0; m < 4; m++)
+            if (m != 2) {
+                assert_int_equal(r.err[m], WEIR_LOST);
+                assert_says(r.why[m], "rank 2");
+            }
+        free(p);
+    }
+}
+
+static void a_replica_that_differs_is_named(void **state)
+{
+    plan *p = new_plan("peers", 4, "strom");
+    ranks r = {.net = "sim", .size = 4, .fn = run_rank, .arg = p};
+
+    (void)state;
+    p->spoils = 3;
+    ranks_run(&r);
+    for (int m = 0; m < 4; m++) {
+        assert_int_equal(r.err[m], WEIR_DIVERGED);
+        assert_says(r.why[m], "rank 3 holds values of v");
+    }
+    free(p);
+}
+
+/* A letter with any bit changed, or of another length, is told from a whole one, and changes nothing. */
+static weir_err damage(rank *r, weir_lane *l, const weir_pen *pen, unsigned char *copy, size_t len)
+{
+    weir_letter x = {.from = 1, .lane = 0, .step = 5, .data = copy, .len = len};
+    float notes[WEIR_NOTES];
+    uint64_t sum;
+
+    memset(r->grad, 0, sizeof r->grad);
+    CHECK(weir_letter_read(l, pen, &x, notes, &sum) == WEIR_OK);
+    memset(r->grad, 0, sizeof r->grad);
+    for (size_t bit = 0; bit < 8 * len; bit += bit < 8 * 200 ? 1 : 97) {
+        copy[bit / 8] ^= (unsigned char)(1 << bit % 8);
+        CHECK(weir_letter_read(l, pen, &x, notes, &sum) == WEIR_INVALID && strstr(weir_why_text(), "rank 1"));
+        copy[bit / 8] ^= (unsigned char)(1 << bit % 8);
+    }
+    for (x.len = 0; x.len < len; x.len += x.len < 200 ? 1 : 51)
+        CHECK(weir_letter_read(l, pen, &x, notes, &sum) == WEIR_INVALID);
+    x.len = weir_letter_most(l) + 1;
+    CHECK(weir_letter_read(l, pen, &x, notes, &sum) == WEIR_INVALID);
+    x.len = len;
+    x.step = 6;
+    CHECK(weir_letter_read(l, pen, &x, notes, &sum) == WEIR_INVALID);
+    for (int i = 0; i < N; i++)
+        CHECK(r->grad[i] == 0);
+    return WEIR_OK;
+}
+
+static weir_err letter_rank(weir_net *net, void *arg)
+{
+    plan *p = arg;
+    rank *r = calloc(1, sizeof *r);
+    float *tile = calloc(WEIR_TILE, sizeof *tile);
+    unsigned char *copy = calloc(1, 1 << 20);
+    size_t len;
+    weir_err err;
+
+    if (!r || !tile || !copy || !(r->arena = weir_arena_new()))
+        return weir_fail_nomem(0);
+    err = peer_open(r, net, p);
+    if (!err && !r->g.me) {
+        weir_pen pen = {.group = &r->g, .base = 0.05, .seed = 1, .tile = tile};
+        make_gradient(r, p, 5, 0.05);
+        err = weir_letter_write(&r->lane[0], &pen, (weir_turn){.step = 5, .rate = 0.05}, 1, copy, &len);
+        if (!err)
+            err = damage(r, &r->lane[0], &pen, copy, len);
+        pen.base = 0.1;
+        if (!err && weir_letter_read(&r->lane[0], &pen, &(weir_letter){.from = 1, .step = 5, .data = copy, .len = len}, r->grad, &(uint64_t){0}) != WEIR_DIVERGED)
+            err = weir_fail(WEIR_FAILED, "another base is not found out");
+    }
+    weir_arena_free(r->arena);
+    free(r);
+    free(tile);
+    free(copy);
+    return err;
+}
+
+static void damaged_letters(void **state)
+{
+    const char *codecs[] = {"none", "strom", "topk", "half"};
+
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        plan *p = new_plan("peers", 4, codecs[i]);
+        ranks_all_ok(&(ranks){.net = "sim", .size = 2, .fn = letter_rank, .arg = p});
+        free(p);
+    }
+}
+
+/* A gradient that is not finite is named by who has it; nobody waits for ever. */
+static weir_err nan_rank(weir_net *net, void *arg)
+{
+    plan *p = arg;
+    rank *r = calloc(1, sizeof *r);
+    weir_turn turn = {.rate = 0.1};
+    weir_err err;
+    char why[WEIR_WHY_MAX];
+
+    if (!r || !(r->arena = weir_arena_new()))
+        return weir_fail_nomem(0);
+    err = peer_open(r, net, p);
+    make_gradient(r, p, 0, 0.1);
+    if (r->g.me == 1)
+        r->grad[ROWS * COLS + 700] = NAN;
+    for (int i = 0; i < r->lanes && !err; i++)
+        err = p->exchange->bucket(r->self, &r->lane[i], turn);
+    if (!err)
+        err = p->exchange->finish(r->self, &(weir_commit){.turn = turn, .rate = 0.1, .keep = true});
+    snprintf(why, sizeof why, "%s", weir_why_text());
+    p->exchange->close(r->self);
+    weir_arena_free(r->arena);
+    free(r);
+    return err ? weir_fail(err, "%s", why) : WEIR_OK;
+}
+
+static void not_finite(void **state)
+{
+    const char *codecs[] = {"none", "strom", "onebit"};
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        plan *p = new_plan("peers", 4, codecs[i]);
+        ranks r = {.net = "sim", .size = 3, .fn = nan_rank, .arg = p};
+        ranks_run(&r);
+        assert_int_equal(r.err[1], WEIR_NAN);
+        assert_says(r.why[1], "gradient of v");
+        assert_int_equal(r.err[0], WEIR_LOST);
+        assert_int_equal(r.err[2], WEIR_LOST);
+        free(p);
+    }
+}
+
+static void refusals(void **state)
+{
+    weir_net_facts facts = {0};
+
+    (void)state;
+    for (weir_plugs c = weir_codecs; *c; c++)
+        for (weir_plugs o = weir_optims; *o; o++) {
+            const weir_codec *codec = (const weir_codec *)*c;
+            if (!strcmp((*c)->name, "auto")) /* a choice is refused for a reason of its own */
+                continue;
+            const char *why = weir_exchange_refuse(&weir_exchange_peers, codec, (const weir_optim *)*o, &facts, 4);
+            bool fits = codec->rounds == 1 && !codec->chooses && !strcmp((*o)->name, "sgd");
+            assert_null(weir_exchange_refuse(&weir_exchange_allreduce, codec, (const weir_optim *)*o, &facts, 4));
+            if ((why == NULL) != fits)
+                fail_msg("%s and %s: %s", (*c)->name, (*o)->name, why ? why : "not refused");
+            if (strcmp((*o)->name, "sgd"))
+                assert_says(why, "sgd");
+        }
+}
+
+/* Momentum behind the codec there is none. */
+static void correct_no(void **state)
+{
+    plan *p = new_plan("peers", 4, "strom:correct=no");
+    ranks r = {.net = "sim", .size = 2, .fn = run_rank, .arg = p};
+
+    (void)state;
+    p->optim = "sgd:momentum=0.5";
+    ranks_run(&r);
+    for (int m = 0; m < 2; m++) {
+        assert_int_equal(r.err[m], WEIR_MISFIT);
+        assert_says(r.why[m], "correct=no");
+    }
+    free(p);
+}
+
+/* What a letter of a falling rate left behind is as much as before when it is seen as gradients; of a rate that is nearly gone, no more than 16 times as much. */
+static void held_in_units(void **state)
+{
+    const float units[] = {2, 1, 0.25f, 1.f / 16, 1e-3f, 1e-9f};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
+        float held[] = {1, -2, 0.5f}, speed[] = {1, 1, 1}, grown = units[i] > 1.f / 16 ? 1 / units[i] : 16;
+        weir_bucket b = {.n = 3};
+        weir_lane lane = {.bucket = &b, .unit = units[i], .held.now = held, .speed.now = speed};
+        weir_lane_in_unit(&lane, 1);
+        assert_true(held[0] == grown && held[1] == -2 * grown && held[2] == 0.5f * grown);
+        assert_true(fabsf(speed[0] * units[i] - 1) < 1e-6f && lane.unit == 1);
+        weir_lane_in_unit(&lane, 1); /* once is enough */
+        assert_true(held[0] == grown);
+    }
+}
+
+/* A fixed threshold is one for gradients, whatever the rate is: none of these reaches it, so nothing moves. */
+static void tau_is_of_gradients(void **state)
+{
+    plan *p = new_plan("peers:bound=0", 0, "strom:tau=10,warmup=0,ramp=0");
+
+    (void)state;
+    p->fall = 2;
+    all_well(p, "sim", 2);
+    for (int i = 0; i < N - 100; i++)
+        assert_true(p->param[0][i] == (float)(i % 31) / 31 - 0.5f);
+    free(p);
+}
+
+/* Sizes alone take the same way; one worker alone is a group too. */
+static void dry_and_alone(void **state)
+{
+    plan *p = new_plan("peers", 4, "strom");
+    ranks r = {.net = "sim:dry=yes,rate=1M", .size = 4, .fn = run_rank, .arg = p};
+
+    (void)state;
+    ranks_all_ok(&r);
+    assert_true(r.seconds > 12 * 3 * 500 * 8 / 1e6); /* the dense tail and its notes alone take longer than that */
+    free(p);
+    p = new_plan("peers", 4, "topk:density=0.1");
+    all_well(p, "sim", 1);
+    free(p);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_lost_peer_is_named), cmocka_unit_test(a_replica_that_differs_is_named), cmocka_unit_test(damaged_letters), cmocka_unit_test(not_finite), cmocka_unit_test(refusals), cmocka_unit_test(correct_no),
+        cmocka_unit_test(held_in_units), cmocka_unit_test(tau_is_of_gradients), cmocka_unit_test(dry_and_alone),
+    };
+
+    if (argc > 1)
+        cmocka_set_test_filter(argv[1]);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
