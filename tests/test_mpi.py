@@ -83,7 +83,7 @@ def test_loss_in_the_middle(mpi, how):
     assert not re.search(r'exit 1\)', out), out
     if how == 'fails':
         assert len(re.findall(r'left with an error .*: its data are damaged', out)) == len(said), out
-        if mpi.name == 'openmpi': assert 'its data are damaged (exit 17)' in out, out   # the other ends it as soon as one who heard of it has left
+        if mpi.name == 'openmpi': assert 'its data are damaged (exit 17)' in out or len(said) == 3, out   # mpirun may end it as soon as one who heard of it has left: all of them said it then
 
 
 @pytest.mark.parametrize('model,data', [('lenet', SMALL), ('mlp', SMALL), ('gpt:width=32,depth=2', TEXT)])
