@@ -83,9 +83,7 @@ def test_loss_in_the_middle(mpi, how):
     if mpi.name == 'mpich' and how == 'killed': assert said or 'BAD TERMINATION' in out + err, out + err
     else: assert said or own, out + err
     assert not re.search(r'exit 1\)', out), out
-    if how == 'fails':
-        assert len(re.findall(r'left with an error .*: its data are damaged', out)) == len(said), out
-        if mpi.name == 'openmpi': assert own or len(said) == 3, out
+    if how == 'fails': assert len(re.findall(r'left with an error .*: its data are damaged', out)) == len(said), out
 
 
 @pytest.mark.parametrize('model,data', [('lenet', SMALL), ('mlp', SMALL), ('gpt:width=32,depth=2', TEXT)])
