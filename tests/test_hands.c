@@ -339,6 +339,17 @@ static weir_err changing_rank(weir_net *net, void *arg)
 }
 
 /* `off`: how far apart sums may be, of what codecs round. */
+static void check_whole(const job *j, double off)
+{
+    for (int i = 0; i < N; i++) {
+        if (fabs(j->sent[i] + j->held[i] - j->put[i]) > off && !strcmp(j->optim, "sgd"))
+            fail_msg("%s, %s: element %d: %g sent and %g held back of %g", j->codec, j->exchange, i, j->sent[i], j->held[i], j->put[i]);
+        for (int k = 0; k < 2; k++)
+            if (fabs(j->before[k][i] - j->after[k][i]) > off)
+                fail_msg("%s, %s: element %d: %s was %g, and is %g", j->codec, j->exchange, i, k ? "momentum" : "what is held back", j->before[k][i], j->after[k][i]);
+    }
+}
+
 static void check_changing(const char *codec, const char *optim, const char *exchange, double off)
 {
     job *j = calloc(1, sizeof *j);
@@ -348,13 +359,7 @@ static void check_changing(const char *codec, const char *optim, const char *exc
     ranks_all_ok(&r);
     if (strstr(exchange, "each=2") && j->idle > 0)
         fail_msg("%s, %s: one that does not lead holds something back", codec, exchange);
-    for (int i = 0; i < N; i++) {
-        if (fabs(j->sent[i] + j->held[i] - j->put[i]) > off && !strcmp(optim, "sgd"))
-            fail_msg("%s, %s: element %d: %g sent and %g held back of %g", codec, exchange, i, j->sent[i], j->held[i], j->put[i]);
-        for (int k = 0; k < 2; k++)
-            if (fabs(j->before[k][i] - j->after[k][i]) > off)
-                fail_msg("%s, %s: element %d: %s was %g, and is %g", codec, exchange, i, k ? "momentum" : "what is held back", j->before[k][i], j->after[k][i]);
-    }
+    check_whole(j, off);
     free(j);
 }
 
@@ -472,13 +477,7 @@ static void check_saved(const char *codec, const char *optim, const char *exchan
     for (int k = 0; k < from->fields; k++)
         free(from->field[k].x);
     free(from);
-    for (int i = 0; i < N; i++) {
-        if (fabs(j->sent[i] + j->held[i] - j->put[i]) > off && !strcmp(optim, "sgd"))
-            fail_msg("%s, %s: element %d: %g sent and %g held back of %g", codec, exchange, i, j->sent[i], j->held[i], j->put[i]);
-        for (int k = 0; k < 2; k++)
-            if (fabs(j->before[k][i] - j->after[k][i]) > off)
-                fail_msg("%s, %s: element %d: %s was %g, and is %g", codec, exchange, i, k ? "momentum" : "what is held back", j->before[k][i], j->after[k][i]);
-    }
+    check_whole(j, off);
     free(j);
 }
 
