@@ -42,7 +42,7 @@ def test_looks_again_and_tells(tmp_path):
 
 def test_dense_is_dense_to_the_last_bit(tmp_path):
     for codec in ('none', 'auto'):
-        train(tmp_path / codec, '--steps', 12, '--net', FAST, '--codec', codec, '--optim', 'sgd:momentum=0', *COMMON)
+        train(tmp_path / codec, '--steps', 30, '--net', FAST, '--codec', codec, '--optim', 'sgd:momentum=0', *COMMON)
     a, b = end(tmp_path / 'none'), end(tmp_path / 'auto')
     tried = events(tmp_path / 'auto', 'choice')[0]['measured_ms']
     assert {k for k, ms in tried.items() if ms} == {'none'}      # nothing else was foreseen to be worth it: computing costs nothing here, and messages their latency

@@ -196,7 +196,7 @@ static void changing_link(void **state)
 /* The link stays as it is, but messages become shorter while densities come down: when they have, it is looked at again. */
 static void after_the_ramp(void **state)
 {
-    course *c = take("sim:latency=1us,rate=100G", (course){.codec = "auto", .steps = 150, .parts = 1, .epoch = 200}); /* strom's ends in step 70 */
+    course *c = take("sim:latency=1us,rate=100G", (course){.codec = "auto:among=[half+strom:warmup=0.1]", .steps = 150, .parts = 1, .epoch = 200}); /* strom's ends in step 70 */
     int last = c->choices[0] - 1;
 
     (void)state;

@@ -154,10 +154,25 @@ static void masks(void **state)
     }
 }
 
+static void when_it_masks(void **state)
+{
+    static const struct { const char *spec; bool masks; } want[] = {
+        {"strom", false}, {"topk", false}, {"dgc", false}, {"redsync", false}, {"strom:mask=yes", true}, {"dgc:mask=yes", true}, {"strom:warmup=0", true}, {"strom:warmup=0.49", true},
+        {"strom:warmup=0.5", false}, {"redsync:warmup=0", true}, {"topk:warmup=0,mask=no", false}, {"topk:warmup=3,mask=auto", false}};
+
+    (void)state;
+    for (size_t k = 0; k < sizeof want / sizeof *want; k++) {
+        coder_rig *r = coder_open(want[k].spec, usual_bucket.views, usual_bucket.shape);
+        if (weir_codec_masks(r->self) != want[k].masks)
+            fail_msg("%s: masks: %d", want[k].spec, !want[k].masks);
+        coder_close(r);
+    }
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(selection_sizes), cmocka_unit_test(selection_sizes_later), cmocka_unit_test(largest_are_sent), cmocka_unit_test(strom_follows), cmocka_unit_test(strom_per), cmocka_unit_test(masks),
+        cmocka_unit_test(selection_sizes), cmocka_unit_test(selection_sizes_later), cmocka_unit_test(largest_are_sent), cmocka_unit_test(strom_follows), cmocka_unit_test(strom_per), cmocka_unit_test(masks), cmocka_unit_test(when_it_masks),
     };
 
     if (argc > 1)

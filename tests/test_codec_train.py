@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from weirlib import SMALL, distance, end, events, tensors, train, weights, weir
 
-CODECS = ['half', 'half:bf16', 'int8', 'int8:residual=yes', 'onebit:warmup=0.2', 'sign:warmup=0', 'strom:ramp=0', 'strom:quanta=4,density=0.002', 'topk:select=exact', 'dgc:ramp=0.2', 'redsync:warmup=0', 'redsync:warmup=0,quantise=no',
+CODECS = ['half', 'half:bf16', 'int8', 'int8:residual=yes', 'onebit:warmup=0.2', 'sign:warmup=0', 'strom:warmup=0.1,ramp=0', 'strom:warmup=0.1,mask=no,quanta=4,density=0.002', 'topk:warmup=0.1,select=exact', 'dgc:warmup=0.1,ramp=0.2', 'redsync:warmup=0', 'redsync:warmup=0,quantise=no',
           'qsgd', 'terngrad', 'powersgd:warmup=0', 'powersgd:warmup=0.2']
 COMMON = ['--model', 'lenet', '--data', SMALL, '--batch', 32, '--optim', 'sgd:momentum=0.9,decay=1e-4', '--threads', 1, '--lr', 0.01]
 
@@ -23,14 +23,14 @@ def test_replicas_agree_and_resume(tmp_path, codec):
     assert end(cut)['params_hash'] == end(whole)['params_hash']
 
 
-@pytest.mark.parametrize('codec', ['topk:density=1,mask=no', 'topk:density=1,select=exact,mask=no', 'powersgd:65536,correct=no,warmup=0'])
+@pytest.mark.parametrize('codec', ['topk:density=1,warmup=0,mask=no', 'topk:density=1,warmup=0,select=exact,mask=no', 'powersgd:65536,correct=no,warmup=0'])
 def test_off_is_dense(tmp_path, codec):
     train(tmp_path / 'dense', '--steps', 20, '--workers', 3, '--coll', 'ring', *COMMON)
     train(tmp_path / 'coded', '--steps', 20, '--workers', 3, '--codec', codec, *COMMON)
     assert distance(weights(tmp_path / 'coded'), weights(tmp_path / 'dense')) <= 1e-5
 
 
-@pytest.mark.parametrize('codec', ['strom', 'onebit:warmup=0', 'dgc:ramp=0'])
+@pytest.mark.parametrize('codec', ['strom:warmup=0.1', 'onebit:warmup=0', 'dgc:warmup=0.1,ramp=0'])
 def test_goes_on_with_other_workers(tmp_path, codec):
     out = tmp_path / 'run'
     train(out, '--steps', 10, '--workers', 4, '--codec', codec, *COMMON)
@@ -41,7 +41,7 @@ def test_goes_on_with_other_workers(tmp_path, codec):
         assert all(v.size % workers == 0 for v in kept.values()) and any(np.any(v) for v in kept.values())
 
 
-@pytest.mark.parametrize('codec', ['strom', 'onebit:warmup=0'])
+@pytest.mark.parametrize('codec', ['strom:warmup=0.1', 'onebit:warmup=0'])
 def test_machines_first(tmp_path, codec):
     two = ['--workers', 4, '--codec', codec, '--exchange', 'allreduce:hier=yes,each=2', *COMMON]
     whole, cut = tmp_path / 'whole', tmp_path / 'cut'
@@ -65,13 +65,13 @@ def test_machines_first(tmp_path, codec):
 @pytest.mark.parametrize('clip', [[], ['--clip', 0.5]])
 def test_one_machine_is_dense(tmp_path, clip):
     train(tmp_path / 'dense', '--steps', 20, '--workers', 3, *clip, *COMMON)
-    train(tmp_path / 'coded', '--steps', 20, '--workers', 3, '--codec', 'strom', '--exchange', 'allreduce:hier=yes', *clip, *COMMON)
+    train(tmp_path / 'coded', '--steps', 20, '--workers', 3, '--codec', 'strom:warmup=0.1', '--exchange', 'allreduce:hier=yes', *clip, *COMMON)
     assert distance(weights(tmp_path / 'coded'), weights(tmp_path / 'dense')) <= 1e-5
 
 
 def test_the_log_tells_of_the_codec(tmp_path):
     out = tmp_path / 'run'
-    train(out, '--steps', 20, '--workers', 3, '--codec', 'strom', *COMMON)
+    train(out, '--steps', 20, '--workers', 3, '--codec', 'strom:warmup=0.1', *COMMON)
     last = events(out, 'step')[-1]
     assert last['residual_norm'] > 0 and last['codec_ms'] > 0 and last['wire_ms'] > 0 and last['sent_bytes'] < last['dense_bytes']
     assert end(out)['ratio'] > 5
@@ -90,7 +90,7 @@ def test_the_log_tells_what_was_sent(tmp_path):
     assert [e['density'] for e in warm[:2]] == [1, 1] and all(0 < e['density'] < 0.03 for e in warm[2:])
     assert warm[1]['residual_norm'] == 0 < warm[2]['residual_norm']
     # a threshold that gradients outgrow is seen
-    assert steps('strom:tau=1e-6')[-1]['residual_over_tau'] > 100
+    assert steps('strom:warmup=0.1,tau=1e-6')[-1]['residual_over_tau'] > 100
     dense = steps('none')[-1]
     assert dense['density'] == 1 and dense['residual_norm'] == 0 and dense['residual_over_tau'] is None and dense['codec_ms'] == 0 < dense['wire_ms']
 
@@ -134,7 +134,7 @@ def test_another_rate_is_warned_of(tmp_path):
 
 def test_a_run_that_is_over_before_it_compresses_is_warned_of(tmp_path):
     _, err = train(tmp_path / 'a', '--steps', 4, '--workers', 2, '--codec', 'strom', *COMMON)  # an epoch has 32 steps
-    assert 'its first 4 steps are dense and this run has 4; strom:warmup=0' in err and events(tmp_path / 'a', 'warning')
+    assert 'its first 16 steps are dense and this run has 4; strom:warmup=0' in err and events(tmp_path / 'a', 'warning')
     assert all(e['density'] == 1 for e in events(tmp_path / 'a', 'step'))
 
 

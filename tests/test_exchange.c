@@ -262,7 +262,7 @@ static void check_transaction(const char *codec, const char *exchange, bool heav
 /* Every codec as it comes; and those that keep or learn something only when told to. */
 static void transaction(void **state)
 {
-    static const char *const others[] = {"half:residual=yes", "half:bf16,residual=yes", "int8:residual=yes", "qsgd:residual=yes", "terngrad:residual=yes", "redsync:quantise=no,select=search", "strom", "strom:per=bucket", "topk:mask=no"};
+    static const char *const others[] = {"half:residual=yes", "half:bf16,residual=yes", "int8:residual=yes", "qsgd:residual=yes", "terngrad:residual=yes", "redsync:quantise=no,select=search", "strom:mask=yes", "strom:per=bucket", "topk:mask=yes", "redsync:mask=yes"};
 
     (void)state;
     for (weir_plugs p = weir_codecs; *p; p++)

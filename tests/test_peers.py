@@ -15,7 +15,7 @@ def cut_back(out, step):
     os.symlink(f'step-{step}', out / 'latest')
 
 
-@pytest.mark.parametrize('codec', ['none', 'strom', 'onebit:warmup=0', 'int8'])
+@pytest.mark.parametrize('codec', ['none', 'strom:warmup=0.1', 'onebit:warmup=0', 'int8'])
 def test_lock_step_goes_on_bit_for_bit(tmp_path, codec):
     whole, cut = tmp_path / 'whole', tmp_path / 'cut'
     args = ['--exchange', 'peers:bound=0', '--codec', codec, '--lr', 0.01, *COMMON]
@@ -39,7 +39,7 @@ def test_lock_step_is_synchronous(tmp_path, lr):
 @pytest.mark.sanitizer
 def test_apart_settles_goes_on_and_changes_workers(tmp_path):
     out = tmp_path / 'run'
-    train(out, '--steps', 60, '--save-every', 20, '--eval-every', 15, '--workers', 4, '--exchange', 'peers:bound=3', '--codec', 'strom', '--lr', 'cosine:rate=0.02', '--clip', 5, *COMMON)
+    train(out, '--steps', 60, '--save-every', 20, '--eval-every', 15, '--workers', 4, '--exchange', 'peers:bound=3', '--codec', 'strom:warmup=0.1', '--lr', 'cosine:rate=0.02', '--clip', 5, *COMMON)
     steps = events(out, 'step')
     assert [e['step'] for e in steps] == list(range(1, 61)) and end(out)['replicas'] == 1
     assert all(0 <= e['apart'] <= 3 for e in steps) and steps[-1]['residual_norm'] > 0
@@ -57,7 +57,7 @@ def test_as_good_as_dense(tmp_path):
     train(tmp_path / 'dense', *args)
     dense = end(tmp_path / 'dense')['value']
     assert dense > 0.74
-    for codec, drop, ratio in (('none', 0.05, 0), ('strom', 0.1, 10)):
+    for codec, drop, ratio in (('none', 0.05, 0), ('strom:warmup=0.1', 0.1, 10)):
         train(tmp_path / codec, '--exchange', 'peers', '--codec', codec, *args)
         e = end(tmp_path / codec)
         assert e['replicas'] == 1 and e['ratio'] > ratio and e['value'] > dense - drop, (codec, dense, e['value'])
@@ -88,7 +88,7 @@ def test_the_missing_one_is_named(tmp_path, number, code):
 
 
 def test_a_simulated_run_repeats(tmp_path):
-    args = ['--steps', 20, '--exchange', 'peers:2', '--codec', 'strom', '--net', 'sim:nodes=4,cost=5ms,slow=1x3,jitter=1', '--lr', 0.01, *COMMON]
+    args = ['--steps', 20, '--exchange', 'peers:2', '--codec', 'strom:warmup=0.1', '--net', 'sim:nodes=4,cost=5ms,slow=1x3,jitter=1', '--lr', 0.01, *COMMON]
     train(tmp_path / 'a', *args)
     train(tmp_path / 'b', *args)
     assert end(tmp_path / 'a')['params_hash'] == end(tmp_path / 'b')['params_hash'] and end(tmp_path / 'a')['replicas'] == 1

@@ -20,14 +20,16 @@ typedef enum {
 
 /* What the lane does for every codec alike. The private state of each begins with it, its options with WEIR_FEEDBACK. */
 typedef struct weir_feedback {
-    bool residual, correct, mask;
+    bool residual, correct;
     int64_t small;
-    double warmup, ramp; /* in epochs; ramp: of those that have a density */
+    double warmup;
+    /* Of those that send single elements: */
+    double ramp; /* in epochs, as the warm-up is */
+    int mask;
 } weir_feedback;
 #define WEIR_FEEDBACK(residual_, correct_, warmup_)                                                                                                  \
     {"residual", WEIR_OPT_BOOL, offsetof(weir_feedback, residual), residual_, "what is not sent waits for the next step"},                 \
     {"correct", WEIR_OPT_BOOL, offsetof(weir_feedback, correct), correct_, "with a residual: momentum at the worker, before the codec"},      \
-    {"mask", WEIR_OPT_BOOL, offsetof(weir_feedback, mask), "yes", "momentum of what was sent begins anew, where single elements are sent"},\
     {"small", WEIR_OPT_INT, offsetof(weir_feedback, small), "256", "tensors of fewer elements stay dense", .min = 1, .max = 1e15},          \
     {"warmup", WEIR_OPT_REAL, offsetof(weir_feedback, warmup), warmup_, "epochs that stay dense", .min = 0, .max = 1e6}
 
@@ -76,8 +78,9 @@ typedef struct weir_codec {
 /* Bytes of a message as they are most often. */
 size_t weir_codec_usual(const weir_codec *, const void *self, weir_turn);
 
-/* The density now, on the way to its final value. */
+/* Of codecs that send single elements: the density now, on the way to its final value; and whether the momentum of what is sent begins anew. */
 double weir_codec_density(const weir_feedback *, weir_turn, double final);
+bool weir_codec_masks(const weir_feedback *);
 
 /* Of n elements so many, at least one; and the longest of a bucket's views. */
 size_t weir_codec_share(double density, size_t n);

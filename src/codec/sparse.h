@@ -23,6 +23,8 @@ typedef struct weir_sparse_way {
 
 #define WEIR_SPARSE_DENSITY(density_, ramp_)                                                                                                              \
     {"ramp", WEIR_OPT_REAL, offsetof(weir_feedback, ramp), ramp_, "epochs in which density falls from 1/4 by quarters", .min = 0, .max = 1e6},             \
+    {"mask", WEIR_OPT_CHOICE, offsetof(weir_feedback, mask), "auto", "momentum of what was sent begins anew; auto: if less than half an epoch is dense",    \
+     .choices = "auto|yes|no"},                                                                                                                            \
     {"density", WEIR_OPT_REAL, offsetof(weir_sparse, density), density_, "share of a tensor's elements to send", .min = 1e-7, .max = 1}
 /* A descriptor's verbs. */
 #define WEIR_SPARSE                                                                                                                                       \

@@ -27,7 +27,7 @@ typedef struct strom {
 enum { PER_TENSOR, PER_BUCKET };
 
 static const weir_opt options[] = {
-    WEIR_FEEDBACK("yes", "yes", "0.1"),
+    WEIR_FEEDBACK("yes", "yes", "0.5"),
     WEIR_SPARSE_DENSITY("0.01", "0.25"),
     {"tau", WEIR_OPT_REAL, offsetof(strom, tau), "0", "a fixed threshold; 0: it follows the density", .min = 0, .max = 1e30},
     {"per", WEIR_OPT_CHOICE, offsetof(strom, per), "tensor", "what has a threshold of its own", .choices = "tensor|bucket"},

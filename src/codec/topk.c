@@ -12,7 +12,7 @@
 
 enum { SAMPLED, EXACT, HIERARCHICAL };
 
-static const weir_opt options[] = {WEIR_FEEDBACK("yes", "yes", "0.1"), WEIR_TOPK_OPTIONS("0.01", "0.25", "sampled")};
+static const weir_opt options[] = {WEIR_FEEDBACK("yes", "yes", "0.5"), WEIR_TOPK_OPTIONS("0.01", "0.25", "sampled")};
 
 static size_t room(const void *self, size_t n) { return 8 * weir_sparse_twice(self, n); }
 

@@ -63,7 +63,7 @@ weir_feed weir_lane_feed(const weir_lane *l, uint64_t seed, int me, float scale,
     return (weir_feed){
         .n = l->bucket->n, .bad = l->bucket->n, .grad = l->bucket->grad, .scale = scale, .held = l->held.now, .hold = l->held.next, .speed = l->speed.now,
         .sped = l->speed.next, .momentum = l->momentum.factor, .nesterov = l->momentum.nesterov,
-        .mask = l->speed.now && l->feedback && l->feedback->mask && l->codec->sparse, .key = seed ^ ((uint64_t)me << 24 | (uint64_t)l->bucket->id << 1), .tile = tile};
+        .mask = l->speed.now && l->codec->sparse && weir_codec_masks(l->feedback), .key = seed ^ ((uint64_t)me << 24 | (uint64_t)l->bucket->id << 1), .tile = tile};
 }
 
 /* The tile in which something was not finite has been noted, and may hold parts of several tensors: which of them was it? If all gradients are finite there, they
