@@ -8,6 +8,7 @@ os.environ.setdefault('NETLAB', 'wbnch')
 
 def setup(bench):
     if not os.path.exists(NETLAB): sys.exit(f'{bench}: ../shared/tools/netlab is missing: there are no hosts to run on')
+    subprocess.run([os.path.join(ROOT, 'scripts/deps'), 'bench'], check=True)
 
 
 class Lab:
