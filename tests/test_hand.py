@@ -44,6 +44,15 @@ def test_by_hand(tmp_path, together, net):
     assert not leftovers(tmp_path / 'run')
 
 
+def test_congestion_control(tmp_path, together):
+    for name, said in (('reno', 'congestion control reno in place of'), ('system', None)):
+        err = finish(ranks(tmp_path / name, f'127.0.0.1:{port()}', more=['--net', f'zmq:ipc=no,congestion={name}'], env=lambda r: {'WEIR_DEBUG': 'info,net'}))
+        assert end(tmp_path / name)['params_hash'] == together
+        assert all((said in e) if said else ('congestion control' not in e) for e in err), err
+    err = finish(ranks(tmp_path / 'none', f'127.0.0.1:{port()}', which=[0], more=['--net', 'zmq:ipc=no,congestion=nosuch']), 16)[0]
+    assert 'congestion=nosuch' in err and 'reno' in err
+
+
 def test_with_key(tmp_path, together, key):
     finish(ranks(tmp_path / 'run', f'127.0.0.1:{port()}', more=['--net', 'zmq:ipc=no'], env=lambda r: {'WEIR_KEY': key}))
     assert end(tmp_path / 'run')['params_hash'] == together

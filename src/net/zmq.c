@@ -192,6 +192,7 @@ static void idle(weir_sched *s, double until)
 static const weir_opt options[] = {
     WEIR_WORLD_OPTIONS,
     {"ipc", WEIR_OPT_BOOL, offsetof(weir_zmq_self, ipc), "yes", "ranks that met at a rendezvous and share a machine are not linked by tcp"},
+    {"congestion", WEIR_OPT_TEXT, offsetof(weir_zmq_self, congestion), "auto", .help = "TCP's congestion control, by its name; `system`: as it is set up; auto: so, but reno for bbr on short links"},
     {0}};
 
 const weir_world weir_net_zmq = {

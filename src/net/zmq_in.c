@@ -181,7 +181,7 @@ void weir_zmq_look(weir_net *n, int peer)
     r->unseen = false;
     for (int event; r->monitor && (event = weir_zmq_event(r->monitor, &value));) {
         if (event == ZMQ_EVENT_CONNECTED && r->tcp)
-            r->fd = (int)value;
+            weir_zmq_pace(n, r->fd = (int)value);
         ended |= event == ZMQ_EVENT_DISCONNECTED || (event == ZMQ_EVENT_CLOSED && refused(r));
     }
     if (!ended)

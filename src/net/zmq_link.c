@@ -362,6 +362,7 @@ weir_err weir_zmq_open(weir_net *n, const weir_place *place)
     if (!place->run_dir[0] && !place->rendezvous[0])
         return weir_fail(WEIR_MISFIT, "%d ranks by %s, and no place to meet: start each with --rank, --size and --rendezvous HOST:PORT, or here "
                          "with --workers %d", n->size, place->source, n->size);
+    WEIR_TRY(weir_zmq_pace_check(n));
     if (!(z = calloc(1, sizeof *z)))
         return weir_fail_nomem(sizeof *z);
     n->link = z;

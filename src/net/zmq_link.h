@@ -2,7 +2,8 @@
  *
  *   zmq.c        the world: sending, progress     zmq_in.c     what arrives, and links that end
  *   zmq_link.c   sockets opened, cut, closed      zmq_guard.c  who may connect
- *   zmq_door.c   the rendezvous at rank 0         zmq_join.c   the rendezvous as the others see it */
+ *   zmq_door.c   the rendezvous at rank 0         zmq_join.c   the rendezvous as the others see it
+ *   zmq_pace.c   how TCP meets a full link */
 #ifndef WEIR_NET_ZMQ_LINK_H
 #define WEIR_NET_ZMQ_LINK_H
 #include "net/frame.h"
@@ -16,6 +17,7 @@ enum { WEIR_ZMQ_BELL, WEIR_ZMQ_ROUTER, WEIR_ZMQ_GUARD, WEIR_ZMQ_DOOR, WEIR_ZMQ_D
 typedef struct weir_zmq_self { /* n->self: the world's options */
     weir_world_self world;
     bool ipc;
+    const char *congestion;
 } weir_zmq_self;
 
 typedef struct remote {
@@ -76,6 +78,10 @@ weir_err weir_zmq_guard_open(sockets *, const weir_key *);
 void weir_zmq_guard_serve(sockets *); /* answers ZeroMQ's questions about those that knock */
 /* Sockets that listen or connect from now on do so with the key; NULL: without. */
 weir_err weir_zmq_lock(void *socket, const weir_key *, bool listens);
+
+/* ---- zmq_pace.c ---- */
+weir_err weir_zmq_pace_check(const weir_net *); /* whether the user named a congestion control that can be had */
+void weir_zmq_pace(const weir_net *, int fd);   /* of a link that has just been connected */
 
 /* ---- zmq_door.c, zmq_join.c ---- */
 enum { WEIR_ZMQ_PROGRAM = 32 };
