@@ -170,7 +170,7 @@ def test_bench():
     out, _ = weir('bench', 'train', '--model', 'mlp', '--batch', 16, '--workers', 2, '--steps', 2, '--json')
     e = json.loads(out)
     assert e['workers'] == 2 and e['replicas'] == 1 and set('samples wall_s train_s loss metric value best ratio ratio_all faults params_hash exit sent_bytes dense_bytes optim coll'.split()) <= set(e)
-    assert 0 < e['compute_ms'] <= e['slowest_ms'] < e['step_ms']
+    assert 0 < e['compute_ms'] <= e['slowest_ms'] < e['step_ms'] and 0 < e['forward_ms'] < e['compute_ms'] and e['forward_ms'] <= e['slowest_forward_ms'] < e['slowest_ms']
     for line in weir('bench', 'allreduce', '--workers', 3, '--floats', 1000, '--json')[0].splitlines():
         assert set('bench net coll ranks floats us gb_per_s busbw'.split()) <= set(json.loads(line))
     fails(2, 'bench', 'nothing')

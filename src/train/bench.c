@@ -33,8 +33,11 @@ weir_err weir_bench_print(FILE *out, weir_json *line, bool json, const char *tex
 
 typedef struct stepping { const weir_settings *set; const weir_place *place; const weir_bench *bench; weir_trainer t; } stepping;
 
+/* What is watched on every worker: forward; forward and backward. */
+enum { WATCH_FORWARD, WATCH_COMPUTE, WATCHES };
+
 /* What the timed steps came to. */
-typedef struct timed { uint64_t samples; double seconds, wall_s, sent, loss; int replicas; const weir_choice *choice; double compute_s, slowest_s; } timed;
+typedef struct timed { uint64_t samples; double seconds, wall_s, sent, loss; int replicas; const weir_choice *choice; double mean_s[WATCHES], slowest_s[WATCHES]; } timed;
 
 /* As `end` of a run's log, with the options measured. Nothing is evaluated. */
 static void put_train(weir_json *j, const weir_trainer *t, const weir_bench *b, const timed *m)
@@ -48,9 +51,11 @@ static void put_train(weir_json *j, const weir_trainer *t, const weir_bench *b, 
     weir_json_put_int(j, "samples", (int64_t)m->samples);
     weir_json_put_real(j, "wall_s", m->wall_s);
     weir_json_put_real(j, "train_s", m->seconds);
-    if (m->compute_s > 0) {
-        weir_json_put_real(j, "compute_ms", m->compute_s * 1e3);
-        weir_json_put_real(j, "slowest_ms", m->slowest_s * 1e3);
+    if (m->mean_s[WATCH_COMPUTE] > 0) {
+        weir_json_put_real(j, "forward_ms", m->mean_s[WATCH_FORWARD] * 1e3);
+        weir_json_put_real(j, "slowest_forward_ms", m->slowest_s[WATCH_FORWARD] * 1e3);
+        weir_json_put_real(j, "compute_ms", m->mean_s[WATCH_COMPUTE] * 1e3);
+        weir_json_put_real(j, "slowest_ms", m->slowest_s[WATCH_COMPUTE] * 1e3);
     }
     weir_json_put_real(j, "loss", m->loss);
     weir_json_put_text(j, "metric", weir_trainer_metric(t));
@@ -124,19 +129,19 @@ static weir_err run_in(weir_trainer *t, const weir_choice **choice)
     return WEIR_OK;
 }
 
-/* Forward and backward: the mean of all workers, and of those that were last in each step. */
+/* The mean of all workers, and of those that were last in each step. `took`: by step, what is watched, worker. */
 static weir_err watch(weir_trainer *t, double *took, int steps, timed *m)
 {
     int size = t->all.size;
 
-    WEIR_TRY(weir_trainer_sum(t, took, size * steps));
-    for (int i = 0; i < steps; i++) {
+    WEIR_TRY(weir_trainer_sum(t, took, WATCHES * size * steps));
+    for (int i = 0; i < steps * WATCHES; i++) {
         double slowest = 0;
         for (int k = 0; k < size; k++) {
-            m->compute_s += took[i * size + k] / steps / size;
+            m->mean_s[i % WATCHES] += took[i * size + k] / steps / size;
             slowest = fmax(slowest, took[i * size + k]);
         }
-        m->slowest_s += slowest / steps;
+        m->slowest_s[i % WATCHES] += slowest / steps;
     }
     return WEIR_OK;
 }
@@ -144,16 +149,19 @@ static weir_err watch(weir_trainer *t, double *took, int steps, timed *m)
 static weir_err run_timed(weir_trainer *t, const weir_bench *b, timed *m)
 {
     int watched = weir_net_simulated(t->net) ? 0 : b->steps < WATCHED ? (int)b->steps : WATCHED;
-    double *took = WEIR_NEW(t->arena, double, (size_t)watched * (size_t)t->all.size + 1), begun = weir_now(t->rt);
+    double *took = WEIR_NEW(t->arena, double, (size_t)watched * WATCHES * (size_t)t->all.size + 1), begun = weir_now(t->rt);
     weir_step_report report;
 
     if (!took)
-        return weir_fail_nomem((size_t)watched * sizeof *took);
+        return weir_fail_nomem((size_t)watched * WATCHES * (size_t)t->all.size * sizeof *took);
     for (uint64_t i = 0; i < b->steps; i++) {
         WEIR_TRY(weir_trainer_step(t, &report));
         m->samples += report.samples;
-        if (i < (uint64_t)watched)
-            took[(int)i * t->all.size + t->all.me] = report.compute_s;
+        if (i < (uint64_t)watched) {
+            double *mine = took + (int)i * WATCHES * t->all.size + t->all.me;
+            mine[WATCH_FORWARD * t->all.size] = report.forward_s;
+            mine[WATCH_COMPUTE * t->all.size] = report.compute_s;
+        }
     }
     m->seconds = weir_now(t->rt) - begun;
     m->loss = report.loss;

@@ -130,6 +130,7 @@ static weir_err compute(weir_trainer *t, weir_score *score, double divisor)
         if (last) {
             write_notes(t, score, divisor);
             account(t, WEIR_COST_FORWARD);
+            t->forwarded = weir_now(t->rt);
         }
         WEIR_TRY(weir_model_backward(t->model, (float)(1 / divisor), m > 0, last ? ready : NULL, t));
     }
@@ -143,6 +144,7 @@ static weir_err rehearse(weir_trainer *t)
 {
     t->next_lane = 0;
     account(t, WEIR_COST_FORWARD);
+    t->forwarded = weir_now(t->rt);
     for (int k = 0; k < t->stages; k++)
         ready(t, k);
     account(t, WEIR_COST_BACK + t->stages);
@@ -221,7 +223,7 @@ weir_err weir_trainer_step(weir_trainer *t, weir_step_report *report)
     settle_accounts(t, samples);
     *report = (weir_step_report){
         .step = t->step, .samples = samples, .epoch = (double)t->step / (double)t->epoch_steps, .loss = weir_trainer_loss(t),
-        .rate = t->commit.rate, .norm = t->commit.norm, .seconds = weir_now(t->rt) - begun, .compute_s = computed - begun,
+        .rate = t->commit.rate, .norm = t->commit.norm, .seconds = weir_now(t->rt) - begun, .forward_s = t->forwarded - begun, .compute_s = computed - begun,
         .wait_s = weir_now(t->rt) - computed, .apart = t->commit.apart};
     report_codecs(t, report);
     return WEIR_OK;

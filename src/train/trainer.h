@@ -23,7 +23,7 @@ typedef enum {
 typedef struct weir_step_report {
     uint64_t step, samples; /* step counts from 1 */
     double epoch, loss, rate, norm;
-    double seconds, compute_s, wait_s, codec_s, wire_s; /* codec and wire: on the comm task, while this rank computes or waits */
+    double seconds, forward_s, compute_s, wait_s, codec_s, wire_s; /* codec and wire: on the comm task, while this rank computes or waits */
     double density; /* of what goes through sparse codecs, the share that this rank sent */
     double held, over; /* the norm of what this rank holds back; the largest of it in thresholds, not a number where there are none */
     int apart;   /* by how many steps the last rank is behind this one */
@@ -57,6 +57,7 @@ typedef struct weir_trainer {
     double *exact;       /* the same in double, where sums are taken so; else NULL */
     weir_lane *lane;
     int lanes, next_lane; /* next_lane: the first that has not left in this step */
+    double forwarded;     /* when its forward was over */
     const weir_exchange *exchange;
     void *exchanger;
     weir_rate_use rate;
