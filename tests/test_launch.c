@@ -456,6 +456,7 @@ static void test_slurm_lists(void **state)
     }
     assert_false(weir_slurm_first_host("", host, sizeof host));
     assert_false(weir_slurm_first_host("n[", host, sizeof host));
+    assert_false(weir_slurm_first_host("rack[1-2]node[03-04]", host, sizeof host)); /* what we cannot read we do not guess */
     assert_false(weir_slurm_first_host("n[x]", host, sizeof host));
     assert_false(weir_slurm_first_host("a-name-of-far-more-than-thirty-one-characters", host, sizeof host));
     assert_int_equal(weir_slurm_tasks("2(x3),1", 2), 2);

@@ -1,9 +1,12 @@
 /* main.c - finds the command. */
 #include "cli/cli.h"
 #include "core/log.h"
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 int cli_end(weir_err err)
 {
@@ -20,10 +23,28 @@ static int said(int code)
     return !code && (fflush(stdout) || ferror(stdout)) ? cli_end(weir_fail(WEIR_DISK, "standard output cannot be written")) : code;
 }
 
+/* What is opened next shall not become standard input, output or error because nobody gave us one; and every peer takes some descriptors: as many as the system lets us have. */
+static void prepare_descriptors(void)
+{
+    struct rlimit most;
+    int fd;
+
+    do
+        fd = open("/dev/null", O_RDWR);
+    while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd >= 0)
+        close(fd);
+    if (!getrlimit(RLIMIT_NOFILE, &most)) {
+        most.rlim_cur = most.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &most);
+    }
+}
+
 int main(int argc, char **argv)
 {
     const char *name = argc > 1 ? argv[1] : "help";
 
+    prepare_descriptors();
     weir_log_setup();
     if (!strcmp(name, "--version") || !strcmp(name, "version"))
         return printf("weir %s\n", weir_version()), said(0);

@@ -73,17 +73,27 @@ static weir_err watch_signals(atomic_int *stop, const weir_place *place)
     return weir_task_start(weir_rt_threads(), "signals", watcher, NULL, &task); /* ends with the process */
 }
 
+/* Ranks that somebody else has started are as many as they are. */
+static weir_err check_workers(const weir_settings *s, const weir_place *place)
+{
+    bool started = place->mpi || place->size > 1 || !strcmp(place->source, "flags");
+
+    if (!started || s->workers < 2 || s->workers == place->size || !weir_settings_given(s, "workers"))
+        return WEIR_OK;
+    if (!strcmp(place->source, "flags"))
+        return weir_fail(WEIR_MISFIT, "--workers %lld, but --size says %d ranks: leave one of them out", (long long)s->workers, place->size);
+    return weir_fail(WEIR_MISFIT, "--workers %lld, but %s started %d ranks: leave --workers to it", (long long)s->workers, place->source, place->size);
+}
+
 weir_err cli_enter(const weir_settings *s, atomic_int *stop, weir_place *place)
 {
     char name[32];
     weir_net_facts facts;
 
     WEIR_TRY(weir_settings_place(s, place));
-    if (place->mpi && s->workers > 1 && s->workers != place->size)
-        return weir_fail(WEIR_MISFIT, "--workers %lld, but %s started %d ranks: leave --workers to it", (long long)s->workers, place->source,
-                         place->size);
+    WEIR_TRY(check_workers(s, place));
     WEIR_TRY(weir_net_check(s->net, &facts));
-    if (facts.simulated && place->size == 1) /* as many as --workers says, if it does */
+    if (facts.simulated && place->size == 1 && (weir_settings_given(s, "workers") || !facts.ranks)) /* as many as --workers says, if it does */
         place->size = (int)s->workers;
     if (place->size > 1) {
         snprintf(name, sizeof name, "rank %d", place->rank);

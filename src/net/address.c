@@ -33,6 +33,9 @@ static void set_host(weir_address *out, const struct sockaddr *a)
     inet_ntop(a->sa_family, bytes, out->host, sizeof out->host);
 }
 
+/* "Any address": one can listen there, and nobody can go there. */
+static bool is_unspecified(const char *host) { return !strcmp(host, "0.0.0.0") || !strcmp(host, "::"); }
+
 /* Cuts HOST:PORT in two; brackets go. */
 static bool cut(const char *text, char *host, size_t room, int *port)
 {
@@ -74,6 +77,8 @@ weir_err weir_address_find(const char *text, weir_address *out)
     freeaddrinfo(all);
     if (!found.host[0])
         return weir_fail(WEIR_USAGE, "the rendezvous %s: %s has no address", text, host);
+    if (is_unspecified(found.host))
+        return weir_fail(WEIR_USAGE, "the rendezvous %s is no address that others can go to: name rank 0's own", text);
     *out = found;
     return WEIR_OK;
 }
@@ -147,7 +152,7 @@ bool weir_address_good(const char *text, bool *loopback)
     if (strlen(at) >= sizeof host || !cut(at, host, sizeof host, &port) || inet_pton(six ? AF_INET6 : AF_INET, host, &bytes) != 1)
         return false;
     *loopback = six ? IN6_IS_ADDR_LOOPBACK(&bytes) : !strncmp(host, "127.", 4);
-    return true;
+    return !is_unspecified(host);
 }
 
 /* ---- machines ---- */

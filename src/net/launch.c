@@ -80,6 +80,7 @@ static weir_err watch_signals(launch *l)
 {
     sigset_t set;
 
+    signal(SIGCHLD, SIG_DFL); /* if our parent ignored it, so would we: nobody would tell us how ranks ended */
     sigemptyset(&set);
     for (int i = 0; i < FORWARDED; i++) {
         struct sigaction was;
@@ -143,15 +144,18 @@ static void child_ended(launch *l, weir_child *c, int status)
 static void reap(launch *l)
 {
     int status;
+    pid_t got = 0;
 
     for (int r = 0; r < l->size; r++) {
         weir_child *c = &l->child[r];
-        while (c->pid > 0 && !c->ended && waitpid(c->pid, &status, WNOHANG | WUNTRACED | WCONTINUED) == c->pid) {
+        while (c->pid > 0 && !c->ended && (got = waitpid(c->pid, &status, WNOHANG | WUNTRACED | WCONTINUED)) == c->pid) {
             if (WIFSTOPPED(status) || WIFCONTINUED(status))
                 c->stopped = WIFSTOPPED(status);
             else
                 child_ended(l, c, status);
         }
+        if (c->pid > 0 && !c->ended && got < 0 && errno == ECHILD)
+            child_ended(l, c, WEIR_FAILED << 8); /* somebody else has heard how it ended */
     }
 }
 
@@ -293,6 +297,21 @@ static int agreed_code(const launch *l)
     return code == 128 + SIGINT || code == 128 + SIGTERM || code == 128 + SIGHUP ? code : 0;
 }
 
+/* 128 + n if we ended ranks that signal n could not make leave; 0: there are none. */
+static int ended_code(const launch *l)
+{
+    int n = 1;
+
+    while (n < 64 && !(l->asked >> n & 1))
+        n++;
+    for (int r = 0; n < 64 && r < l->size; r++)
+        if (l->child[r].killed && l->child[r].status) {
+            fprintf(stderr, WEIR_LINES_ERROR "rank %d did not leave at signal %d and was ended (exit %d)\n", r, n, 128 + n);
+            return 128 + n;
+        }
+    return 0;
+}
+
 static int verdict(launch *l)
 {
     weir_child *first = first_failure(l);
@@ -308,7 +327,7 @@ static int verdict(launch *l)
     for (int r = 0; r < l->size; r++) /* held back for nothing: it went well in the end */
         if (!l->child[r].status && l->child[r].err.error[0])
             fprintf(stderr, "%s" WEIR_LINES_ERROR "%s\n", l->child[r].err.prefix, l->child[r].err.error);
-    return requested;
+    return requested ? requested : ended_code(l);
 }
 
 /* ---- from beginning to end ---- */

@@ -74,7 +74,13 @@ bool weir_net_alive(weir_net *n, int peer)
     return peer >= 0 && peer < n->size && !weir_loss_is(n, peer, WEIR_PEER_LOST) && !has_left(n, peer);
 }
 
-void weir_net_strict(weir_net *n, bool strict) { n->strict = strict; }
+void weir_net_strict(weir_net *n, bool strict)
+{
+    n->strict = strict;
+    atomic_store(&n->over, strict && n->first);
+}
+
+bool weir_net_over(const weir_net *n) { return atomic_load_explicit(&n->over, memory_order_relaxed); }
 
 /* ---- losing one ---- */
 
@@ -105,6 +111,7 @@ void weir_loss_add(weir_net *n, int peer, const weir_fault *fault)
     weir_log(WEIR_LOG_INFO, "net", "rank %d has lost rank %d: %s", n->rank, peer, text);
     if (!n->first && !weir_loss_is(n, peer, WEIR_PEER_OUT))
         n->first = l;
+    atomic_store(&n->over, n->strict && n->first);
     weir_match_judge(n, judge);
     n->world->cut(n, peer);
     weir_life_wake(n);
@@ -170,6 +177,7 @@ void weir_net_renew(weir_net *n, int generation, const int *members, int count)
     n->first = n->losses;
     while (n->first && n->peer[n->first->peer] & WEIR_PEER_OUT)
         n->first = n->first->next;
+    atomic_store(&n->over, n->strict && n->first);
     weir_match_judge(n, stale);
     weir_match_drop(n, generation);
 }

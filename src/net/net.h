@@ -119,6 +119,8 @@ typedef struct weir_fault {
 void weir_net_fault(weir_net *, weir_fault *);
 /* [any thread] gives up: every operation of this rank ends with `code`; used when compute fails while the exchange waits. */
 void weir_net_abort(weir_net *, weir_err code);
+/* Somebody is lost, and the generation with it: whoever computes for it can stop. [any thread] */
+bool weir_net_over(const weir_net *);
 
 /* From now on generation `generation` with these members: older ops end WEIR_STALE, older messages are dropped on arrival, newer ones
  * kept until we follow. A member lost meanwhile is reported, not forgotten. Agreeing on generation, members and step is the
@@ -156,7 +158,11 @@ typedef struct weir_place {
 } weir_place;
 
 /* Facts that options are judged by. */
-typedef struct weir_net_facts { bool loses, joins, encrypts, shares, simulated; } weir_net_facts; /* simulated: all ranks in one process, time is virtual */
+typedef struct weir_net_facts {
+    bool loses, joins, encrypts, shares;
+    bool simulated; /* all ranks in one process, time is virtual */
+    int ranks;      /* as many as the spec itself says; 0: it does not */
+} weir_net_facts;
 
 /* Opens the world named by spec ("auto": the one that fits the place), runs fn as the first fibre of each rank that lives in this process, says goodbye (or tells why
  * not), closes. Gives fn's error, or that of opening. */

@@ -18,7 +18,9 @@ bool weir_slurm_first_host(const char *list, char *host, size_t room)
     if (!digits || !behind)
         return false;
     behind++;
-    return snprintf(host, room, "%.*s%.*s%.*s", (int)n, list, (int)digits, range, (int)strcspn(behind, ",["), behind) < (int)room;
+    if (behind[strcspn(behind, ",[")] == '[')
+        return false; /* two numbers in one name */
+    return snprintf(host, room, "%.*s%.*s%.*s", (int)n, list, (int)digits, range, (int)strcspn(behind, ","), behind) < (int)room;
 }
 
 int weir_slurm_tasks(const char *list, int index)

@@ -226,10 +226,13 @@ static weir_err run(const weir_world *world, void *self, const weir_place *place
     return err;
 }
 
+static int ranks(const void *self) { return (int)((const weir_sim_options *)self)->nodes; }
+
 const weir_world weir_net_sim = {
     .plug = {"sim", "a virtual cluster in one process: virtual time, modelled links, faults on demand", sizeof(weir_sim_options), options},
     .facts = {.loses = true, .simulated = true},
     .stack = STACK,
+    .ranks = ranks,
     .run = run,
     .send = weir_sim_send,
     .tell = weir_sim_tell,

@@ -48,6 +48,7 @@ typedef struct weir_world {
     weir_net_facts facts;
     size_t stack; /* of a fibre */
     /* A whole run; NULL: weir_run_one, a rank per process (or thread), by open and close. */
+    int (*ranks)(const void *self); /* as many as its options say; NULL: they do not */
     weir_err (*run)(const struct weir_world *, void *self, const weir_place *, weir_err (*fn)(weir_net *, void *), void *arg);
     /* Sets n->link (and n->machine), finds its peers, for which it may wait as long as the place's timeout, starts listening and
      * connecting. On an error nothing is left. Not called for a run of one rank. */
@@ -153,6 +154,7 @@ struct weir_net {
     int rank, size, generation;
     bool strict, dry, closing;
     atomic_int aborted;
+    atomic_bool over; /* strict, and somebody is lost: see weir_net_over */
     weir_wake abort_wake;
     weir_op *posted, **posted_tail;
     struct { weir_msg *first, **last; } arrived[WEIR_SHELVES]; /* messages nobody asked for yet, by source */

@@ -218,10 +218,19 @@ static weir_err idle(weir_model *m, const weir_node *node, weir_when phase)
     return node->layer->idle(node->self, &m->engine.run, phase, param);
 }
 
+static weir_err check_halt(const weir_model *m)
+{
+    const weir_pass *pass = &m->engine.run.pass;
+
+    return pass->halt && pass->halt(pass->halt_arg) ? weir_fail(WEIR_LOST, "model %s: computing was stopped", m->name) : WEIR_OK;
+}
+
 static weir_err run_forward(weir_model *m, weir_plan *p)
 {
-    for (int i = 0; i < m->graph->nodes; i++)
+    for (int i = 0; i < m->graph->nodes; i++) {
+        WEIR_TRY(check_halt(m));
         WEIR_TRY(p ? weir_stage_run(&p->stage[i], WEIR_FORWARD) : idle(m, &m->graph->node[i], WEIR_FORWARD));
+    }
     return WEIR_OK;
 }
 
@@ -293,8 +302,10 @@ weir_err weir_model_backward(weir_model *m, float scale, bool add, void (*ready)
         point_gradients(m, add);
     m->engine.run.scale = scale;
     m->last = NULL; /* backward uses up what forward left */
-    for (int i = m->graph->nodes - 1; i >= 0; i--)
+    for (int i = m->graph->nodes - 1; i >= 0; i--) {
+        WEIR_TRY(check_halt(m));
         WEIR_TRY(back_node(m, p, i, add, ready, arg));
+    }
     return WEIR_OK;
 }
 

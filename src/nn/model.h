@@ -74,6 +74,9 @@ typedef struct weir_pass {
      * evaluation's first window. Passes that do not train carry a state of their own, by the sample's place in the batch. */
     bool fresh;
     int micro; /* which micro-batch of the step: with 0 a step begins, and what an abandoned one left is forgotten */
+    /* Asked between layers, also in backward: true ends the pass with WEIR_LOST. NULL: nobody is. */
+    bool (*halt)(const void *arg);
+    const void *halt_arg;
 } weir_pass;
 weir_err weir_model_forward(weir_model *, const weir_model_batch *, const weir_pass *, weir_score *score);
 /* Gradients of (sum of the losses of the last forward) * scale, written to the gradient vector, or added if `add`. `ready(arg,

@@ -154,7 +154,13 @@ weir_err weir_settings_resume(weir_settings *s)
     if (!s->out)
         s->out = s->resume;
     snprintf(path, sizeof path, one ? "%s/../config" : "%s/config", s->resume);
-    return weir_path_exists(path) ? read_file(s, path, not_kept) : WEIR_OK;
+    if (!weir_path_exists(path))
+        return WEIR_OK;
+    bool said = weir_settings_given(s, "workers");
+    WEIR_TRY(read_file(s, path, not_kept));
+    if (!said) /* as many as before, unless whoever starts the ranks, or the world, says how many: that is no contradiction */
+        s->given &= ~(1ull << place("workers"));
+    return WEIR_OK;
 }
 
 char *weir_settings_text(const weir_settings *s)

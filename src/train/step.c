@@ -111,6 +111,19 @@ static void ready(void *trainer, int k)
         t->posting = weir_comm_post(t->comm, exchange_bucket, &t->lane[t->next_lane++]);
 }
 
+/* A peer is lost: what is computed now is of no use. In a simulated world computing takes no time of its own. */
+static bool is_over(const void *net) { return weir_net_over(net); }
+
+/* Whoever exchanges something next learns who it was. */
+static weir_err who_was_lost(weir_trainer *t, weir_err halted)
+{
+    double nothing = 0;
+
+    if (halted == WEIR_LOST)
+        WEIR_TRY(weir_trainer_sum(t, &nothing, 1));
+    return halted;
+}
+
 static weir_err compute(weir_trainer *t, weir_score *score, double divisor)
 {
     int micro = t->plan.micro;
@@ -124,7 +137,7 @@ static weir_err compute(weir_trainer *t, weir_score *score, double divisor)
         weir_plan_share(&t->plan, t->step, m, &first, &n);
         weir_model_batch batch = {.n = b->n, .x = b->x, .token = b->token, .label = b->label, .value = b->value};
         weir_pass pass = {.training = true, .seed = t->plan.seed, .step = t->step, .first = first, .micro = m,
-                          .fresh = t->step % t->epoch_steps == 0};
+                          .fresh = t->step % t->epoch_steps == 0, .halt = weir_net_simulated(t->net) ? NULL : is_over, .halt_arg = t->net};
         bool last = m == micro - 1;
         WEIR_TRY(weir_model_forward(t->model, &batch, &pass, score));
         if (last) {
@@ -209,7 +222,8 @@ weir_err weir_trainer_step(weir_trainer *t, weir_step_report *report)
     t->commit = (weir_commit){.turn = {.step = t->step, .epochs = t->steady ? 1e9 : (double)t->step / (double)t->epoch_steps, .rate = weir_rate_at(&t->rate, t->step)}, .clip = t->set->clip, .keep = true};
     t->commit.rate = t->commit.turn.rate;
     begin_piece(t);
-    WEIR_TRY(t->dry ? rehearse(t) : compute(t, &score, (double)samples * t->per_sample));
+    if ((err = t->dry ? rehearse(t) : compute(t, &score, (double)samples * t->per_sample)))
+        return who_was_lost(t, err);
     computed = weir_now(t->rt);
     weir_net_phase(t->net, WEIR_PHASE_EXCHANGE, t->step + 1);
     if ((err = weir_comm_call(t->comm, exchange_finish, t)))
