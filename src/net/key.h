@@ -14,7 +14,7 @@ typedef struct weir_key {
 
 /* Draws a key and writes it to a new file of mode 0600; one that exists is left as it is (WEIR_USAGE). */
 weir_err weir_key_make(const char *path);
-/* WEIR_DENIED: the file is not there, others can read it, or it belongs to somebody else. WEIR_INVALID: it holds no key. */
+/* WEIR_DENIED: the file is not there, others can read it, it belongs to somebody else, or it holds no key. */
 weir_err weir_key_read(const char *path, weir_key *);
 void weir_key_wipe(weir_key *);
 #endif

@@ -36,7 +36,7 @@ static weir_err check_rendezvous(const char *name, const char *text)
 
     if (!colon || colon == text || strpbrk(text, " \t\n/"))
         return weir_fail(WEIR_USAGE, "%s=%.100s: HOST:PORT was expected", name, text);
-    return weir_place_number(name, colon + 1, 1, 65535, &port);
+    return weir_place_number(name, colon + 1, 1, 65535, &port) ? weir_fail(WEIR_USAGE, "%s=%.100s: a port from 1 to 65535 was expected behind the colon", name, text) : WEIR_OK;
 }
 
 static weir_err from_flags(int rank, int size, const char *rendezvous, weir_place *p)
