@@ -128,7 +128,7 @@ int weir_net_generation(const weir_net *);
 
 /* ---- time and tasks ---- */
 double weir_net_now(weir_net *);                 /* [any thread] seconds, monotonic or virtual */
-weir_err weir_net_spend(weir_net *, double cost); /* [blocks] a simulated rank computes that long; a real one sleeps: tests only */
+weir_err weir_net_spend(weir_net *, double cost); /* [blocks] a simulated rank computes that long, pauses not counted; a real one sleeps: tests only */
 double weir_net_cost(weir_net *, double nominal); /* what so many seconds of work take this rank now: drawn in sim; real worlds: as many */
 void weir_net_yield(weir_net *);                 /* [blocks] in long loops on the comm thread: progress, and other fibres' turn */
 /* A fibre must have ended before the first one returns (join it); one that has not finds its operations ended with WEIR_STALE. */

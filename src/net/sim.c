@@ -244,4 +244,5 @@ const weir_world weir_net_sim = {
     .left = weir_sim_left,
     .know = weir_sim_know,
     .cost = weir_sim_cost,
+    .stood = weir_sim_stood,
 };

@@ -80,6 +80,7 @@ typedef struct weir_world {
     bool (*left)(weir_net *, int peer);              /* it has left in order, and all it sent has come */
     void (*know)(weir_net *, int peer, weir_fault *); /* a world that knows all says where a rank is and what it does */
     double (*cost)(weir_net *, double nominal);
+    double (*stood)(weir_net *); /* for how long this rank has been stopped so far, in all its pauses */
 } weir_world;
 
 /* What every world's options begin with. */
