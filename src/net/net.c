@@ -176,9 +176,11 @@ weir_err weir_net_check(const char *spec, weir_net_facts *facts)
     if (!(arena = weir_arena_new()))
         return weir_fail_nomem(0);
     err = weir_plug_make(&world->plug, "net", resolve(spec), arena, &self);
-    weir_arena_free(arena);
     if (!err)
         *facts = world->facts;
+    if (!err && world->chosen)
+        world->chosen(self, facts);
+    weir_arena_free(arena);
     return err;
 }
 

@@ -156,7 +156,11 @@ typedef struct weir_place {
 } weir_place;
 
 /* Facts that options are judged by. */
-typedef struct weir_net_facts { bool loses, joins, encrypts, shares, simulated; } weir_net_facts; /* simulated: all ranks in one process, time is virtual */
+typedef struct weir_net_facts {
+    bool loses, joins, encrypts, shares;
+    bool simulated;     /* all ranks in one process, time is virtual */
+    bool costs, varies; /* the spec says what work costs; and that this is drawn, or differs between ranks */
+} weir_net_facts;
 
 /* Opens the world named by spec ("auto": the one that fits the place), runs fn as the first fibre of each rank that lives in this process, says goodbye (or tells why
  * not), closes. Gives fn's error, or that of opening. */

@@ -42,6 +42,14 @@ static const weir_opt options[] = {
 
 weir_sim_count weir_sim_counted(weir_net *n) { return weir_sim_of(n)->count; }
 
+static void chosen(const void *self, weir_net_facts *facts)
+{
+    const weir_sim_options *o = self;
+
+    facts->costs = o->cost > 0;
+    facts->varies = o->draw != WEIR_SIM_CONSTANT || (o->slow && *o->slow);
+}
+
 /* ---- what happens next ---- */
 
 static void happen(weir_sim *s, const weir_sim_event *e)
@@ -231,6 +239,7 @@ const weir_world weir_net_sim = {
     .facts = {.loses = true, .simulated = true},
     .stack = STACK,
     .run = run,
+    .chosen = chosen,
     .send = weir_sim_send,
     .tell = weir_sim_tell,
     .fetch = weir_sim_fetch,

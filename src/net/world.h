@@ -72,6 +72,7 @@ typedef struct weir_world {
     /* A peer was silent that long: what the world knows of the reason, as the end of a sentence; "": nothing. NULL: it never does. */
     const char *(*silence)(weir_net *, int peer, double seconds);
     /* ---- what only a simulated world has; all NULL elsewhere ---- */
+    void (*chosen)(const void *self, weir_net_facts *); /* adds the facts that depend on options */
     /* Virtual time: idle shall return at the task's deadline. NULL: the scheduler watches the deadlines itself. */
     void (*arm)(weir_fibre_task *, double deadline);
     void (*disarm)(weir_fibre_task *); /* the task goes: forget its deadlines */
