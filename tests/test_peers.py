@@ -91,7 +91,11 @@ def test_a_simulated_run_repeats(tmp_path):
     args = ['--steps', 20, '--exchange', 'peers:2', '--codec', 'strom:warmup=0.1', '--net', 'sim:nodes=4,cost=5ms,slow=1x3,jitter=1', '--lr', 0.01, *COMMON]
     train(tmp_path / 'a', *args)
     train(tmp_path / 'b', *args)
-    assert end(tmp_path / 'a')['params_hash'] == end(tmp_path / 'b')['params_hash'] and end(tmp_path / 'a')['replicas'] == 1
+    train(tmp_path / 'even', *[str(a).replace(',slow=1x3', '') for a in args])
+    a, b, even = (end(tmp_path / k) for k in ('a', 'b', 'even'))
+    assert a['params_hash'] == b['params_hash'] and a['wall_s'] == b['wall_s'] and a['replicas'] == 1
+    assert even['wall_s'] > 20 * 5e-3 and a['wall_s'] > 2.5 * even['wall_s']    # the slow one holds up all, and is out of step with them:
+    assert a['params_hash'] != even['params_hash']
 
 
 @pytest.mark.parametrize('more,words', [(['--optim', 'adamw'], ['--optim adamw', 'sgd']), (['--codec', 'powersgd'], ['--codec powersgd', 'summed']),

@@ -176,6 +176,82 @@ static void test_pause(void **state)
     assert_int_equal(r.all, WEIR_OK);
 }
 
+/* Two pieces of work of 10 s each; then a wait until 100 s, for a message that nobody sends. */
+static weir_err works(weir_net *n, void *arg)
+{
+    double *at = (double *)arg + 3 * weir_net_rank(n);
+    weir_op o, *p = &o;
+    int which;
+
+    for (int i = 0; i < 2; i++) {
+        WEIR_TRY(weir_net_spend(n, 10));
+        at[i] = weir_net_now(n);
+    }
+    weir_net_recv(n, weir_net_rank(n), tag(0, 0), WEIR_EXACT, NULL, 0, &o);
+    CHECK(weir_net_wait(n, &p, 1, 100, &which) == WEIR_LATE);
+    weir_net_cancel(n, &p, 1);
+    at[2] = weir_net_now(n);
+    return WEIR_OK;
+}
+
+/* Work stands still in a pause, wherever in it that lies. The clock does not, and deadlines are by the clock. */
+static void test_pause_in_work(void **state)
+{
+    static const struct { const char *net; double at[3]; } cases[] = {
+        {"sim:pause=1@1+8", {18, 28, 100}},
+        {"sim:pause=1@9+5", {15, 25, 100}},
+        {"sim:pause=1@0+3", {13, 23, 100}},
+        {"sim:pause=1@12+30", {10, 50, 100}},
+        {"sim:pause=1@1+2/1@4+3", {15, 25, 100}},
+        {"sim:pause=1@9+5/1@14.5+2", {17, 27, 100}},       /* the second in what the first has left over */
+        {"sim:pause=1@2+3/1@12+1/1@15+2", {14, 26, 100}},  /* in both pieces: 2-5, 12-13; 15-17 */
+        {"sim:pause=1@1+4/1@3+5", {17, 27, 100}},          /* one in the other: from 1 to 8 */
+        {"sim:pause=1@3+5/1@1+4/1@2+1/1@8+1", {18, 28, 100}}, /* in any order, and one right after: from 1 to 9 */
+        {"sim:pause=1@30+40", {10, 20, 100}},              /* while it waits: over before the deadline */
+        {"sim:pause=1@30+90", {10, 20, 120}},              /* after it: seen when it can look */
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        double at[6] = {0};
+        ranks_all_ok(&(ranks){.net = cases[i].net, .size = 2, .fn = works, .arg = at, .timeout = 1000});
+        for (int k = 0; k < 3; k++) {
+            assert_about(at[k], (const double[]){10, 20, 100}[k], 1e-5);
+            if (fabs(at[3 + k] - cases[i].at[k]) > 1e-5)
+                fail_msg("%s: %g s where %g s was expected", cases[i].net, at[3 + k], cases[i].at[k]);
+        }
+    }
+}
+
+/* Its work never ends, also if the last of several pauses is the endless one; it is ended when the others are through. */
+static void test_pause_for_ever_in_work(void **state)
+{
+    static const char *const specs[] = {"sim:pause=1@3", "sim:pause=1@3+2/1@7", "sim:pause=1@3+2/1@4", "sim:pause=1@3/1@4+2"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
+        double at[6] = {0};
+        ranks r = {.net = specs[i], .size = 2, .fn = works, .arg = at, .timeout = 1000};
+        ranks_run(&r);
+        assert_int_equal(r.all, WEIR_OK);
+        assert_true(!r.err[0] && r.err[1] == WEIR_FAILED && at[3] == 0);
+        assert_says(r.why[1], "given up while it computed");
+    }
+}
+
+/* Pauses that together outlast the time-out are as one. */
+static void test_pauses_add_up(void **state)
+{
+    loop l = {.rounds = 200};
+    ranks r = run_loop("sim:pause=1@0.03+1/1@1+1", 3, 1.5, &l);
+
+    (void)state;
+    for (int i = 0; i < 3; i += 2) {
+        assert_int_equal(r.err[i], WEIR_SILENT);
+        assert_about(l.ended[i], 1.53, 1e-6);
+    }
+}
+
 /* ---- links ---- */
 
 static void test_cut(void **state)
@@ -315,7 +391,8 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_kill),  cmocka_unit_test(test_kill_any), cmocka_unit_test(test_kill_and_repeat),
         cmocka_unit_test(test_pause), cmocka_unit_test(test_cut),      cmocka_unit_test(test_unreliable),
-        cmocka_unit_test(test_deadlock), cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_deadlock), cmocka_unit_test(test_refused), cmocka_unit_test(test_pause_in_work),
+        cmocka_unit_test(test_pause_for_ever_in_work), cmocka_unit_test(test_pauses_add_up),
     };
 
     if (argc > 1)

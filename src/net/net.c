@@ -176,10 +176,10 @@ weir_err weir_net_check(const char *spec, weir_net_facts *facts)
     if (!(arena = weir_arena_new()))
         return weir_fail_nomem(0);
     err = weir_plug_make(&world->plug, "net", resolve(spec), arena, &self);
-    if (!err) {
+    if (!err)
         *facts = world->facts;
-        facts->ranks = world->ranks ? world->ranks(self) : 0;
-    }
+    if (!err && world->chosen)
+        world->chosen(self, facts);
     weir_arena_free(arena);
     return err;
 }
@@ -223,13 +223,16 @@ weir_phase weir_net_doing(const weir_net *n, uint64_t *step)
 
 double weir_net_cost(weir_net *n, double nominal) { return n->world->cost ? n->world->cost(n, nominal) : nominal; }
 
+static double stood(weir_net *n) { return n->world->stood ? n->world->stood(n) : 0; }
+
+/* Work that a pause has held up ends later by as much, wherever in it the pause lay. */
 weir_err weir_net_spend(weir_net *n, double cost)
 {
-    double until = weir_net_now(n) + cost;
+    double until = weir_net_now(n) + cost, before = stood(n), end;
 
     if (weir_sched_here(n->sched)) {
-        while (weir_net_now(n) < until && !n->closing && !atomic_load(&n->aborted))
-            weir_sched_block(n, until);
+        while (weir_net_now(n) < (end = until + (stood(n) - before)) && !n->closing && !atomic_load(&n->aborted))
+            weir_sched_block(n, end);
         if (atomic_load(&n->aborted))
             return weir_fail((weir_err)atomic_load(&n->aborted), "this rank was given up while it computed");
     } else {

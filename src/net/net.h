@@ -130,7 +130,7 @@ int weir_net_generation(const weir_net *);
 
 /* ---- time and tasks ---- */
 double weir_net_now(weir_net *);                 /* [any thread] seconds, monotonic or virtual */
-weir_err weir_net_spend(weir_net *, double cost); /* [blocks] a simulated rank computes that long; a real one sleeps: tests only */
+weir_err weir_net_spend(weir_net *, double cost); /* [blocks] a simulated rank computes that long, pauses not counted; a real one sleeps: tests only */
 double weir_net_cost(weir_net *, double nominal); /* what so many seconds of work take this rank now: drawn in sim; real worlds: as many */
 void weir_net_yield(weir_net *);                 /* [blocks] in long loops on the comm thread: progress, and other fibres' turn */
 /* A fibre must have ended before the first one returns (join it); one that has not finds its operations ended with WEIR_STALE. */
@@ -160,8 +160,9 @@ typedef struct weir_place {
 /* Facts that options are judged by. */
 typedef struct weir_net_facts {
     bool loses, joins, encrypts, shares;
-    bool simulated; /* all ranks in one process, time is virtual */
-    int ranks;      /* as many as the spec itself says; 0: it does not */
+    bool simulated;     /* all ranks in one process, time is virtual */
+    bool costs, varies; /* the spec says what work costs; and that this is drawn, or differs between ranks */
+    int ranks;          /* as many as the spec itself says; 0: it does not */
 } weir_net_facts;
 
 /* Opens the world named by spec ("auto": the one that fits the place), runs fn as the first fibre of each rank that lives in this process, says goodbye (or tells why

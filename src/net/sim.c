@@ -42,6 +42,15 @@ static const weir_opt options[] = {
 
 weir_sim_count weir_sim_counted(weir_net *n) { return weir_sim_of(n)->count; }
 
+static void chosen(const void *self, weir_net_facts *facts)
+{
+    const weir_sim_options *o = self;
+
+    facts->ranks = (int)o->nodes;
+    facts->costs = o->cost > 0;
+    facts->varies = o->draw != WEIR_SIM_CONSTANT || (o->slow && *o->slow);
+}
+
 /* ---- what happens next ---- */
 
 static void happen(weir_sim *s, const weir_sim_event *e)
@@ -226,14 +235,12 @@ static weir_err run(const weir_world *world, void *self, const weir_place *place
     return err;
 }
 
-static int ranks(const void *self) { return (int)((const weir_sim_options *)self)->nodes; }
-
 const weir_world weir_net_sim = {
     .plug = {"sim", "a virtual cluster in one process: virtual time, modelled links, faults on demand", sizeof(weir_sim_options), options},
     .facts = {.loses = true, .simulated = true},
     .stack = STACK,
-    .ranks = ranks,
     .run = run,
+    .chosen = chosen,
     .send = weir_sim_send,
     .tell = weir_sim_tell,
     .fetch = weir_sim_fetch,
@@ -247,4 +254,5 @@ const weir_world weir_net_sim = {
     .left = weir_sim_left,
     .know = weir_sim_know,
     .cost = weir_sim_cost,
+    .stood = weir_sim_stood,
 };

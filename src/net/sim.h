@@ -113,6 +113,7 @@ typedef struct weir_sim_node {
     weir_err err;         /* it ended with */
     weir_fault *last_word; /* why it left, for the others */
     double paused_at, paused_until; /* not paused: until is in the past */
+    double stood;          /* in pauses before that one */
     double moved;          /* when it last got on: sent something, or changed its phase */
     uint64_t doing, draws; /* at the last look, or when it died; random numbers drawn for its work */
     double speed;          /* its work takes so many times as long */
@@ -213,6 +214,7 @@ double weir_sim_cut_until(const weir_sim *, int a, int b, double *since); /* 0: 
 /* ---- sim_cost.c ---- */
 weir_err weir_sim_speeds_read(weir_sim *);
 double weir_sim_cost(weir_net *, double nominal);
+double weir_sim_stood(weir_net *);
 void weir_sim_tasks(weir_net *); /* what weir_net_rt starts are fibres */
 
 /* ---- sim_stuck.c ---- */

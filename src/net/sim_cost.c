@@ -61,6 +61,14 @@ double weir_sim_cost(weir_net *n, double nominal)
     return cost * draw(s->o, &r);
 }
 
+double weir_sim_stood(weir_net *n)
+{
+    const weir_sim_node *a = weir_sim_node_of(n);
+    double last = fmin(weir_sim_of(n)->now, a->paused_until) - a->paused_at;
+
+    return a->stood + fmax(last, 0);
+}
+
 /* ---- tasks ---- */
 
 typedef struct task {

@@ -141,10 +141,37 @@ double weir_sim_cut_until(const weir_sim *s, int a, int b, double *since)
 }
 
 /* Somebody will be given up if it lasts: looked at when the time-out has passed. */
-static void watch(weir_sim *s, const weir_sim_order *o, int who, int whom)
+static void watch(weir_sim *s, double from, double until, int who, int whom)
 {
-    if (o->until - o->at > s->timeout)
-        weir_sim_push(s, o->at + s->timeout, WEIR_SIM_SILENCE, who, &s->node[whom]);
+    if (until - from > s->timeout)
+        weir_sim_push(s, from + s->timeout, WEIR_SIM_SILENCE, who, &s->node[whom]);
+}
+
+/* When a pause ends, with those that begin before it does. All at once: what is put off is so to the very end, and keeps its order. */
+static double pause_end(const weir_sim *s, const weir_sim_order *first)
+{
+    double until = first->until;
+    bool longer;
+
+    do {
+        longer = false;
+        for (const weir_sim_order *o = s->order; o < s->order + s->orders; o++)
+            if (o->kind == WEIR_SIM_PAUSE && o->a == first->a && o->at <= until && o->until > until) {
+                until = o->until;
+                longer = true;
+            }
+    } while (longer);
+    return until;
+}
+
+static void begin_pause(weir_sim *s, weir_sim_node *a, const weir_sim_order *o)
+{
+    a->stood = weir_sim_stood(&a->net);
+    a->paused_at = s->now;
+    a->paused_until = pause_end(s, o);
+    for (int r = 0; r < s->nodes; r++)
+        if (r != o->a)
+            watch(s, o->at, a->paused_until, r, o->a);
 }
 
 void weir_sim_on_order(weir_sim *s, const weir_sim_order *o)
@@ -154,13 +181,9 @@ void weir_sim_on_order(weir_sim *s, const weir_sim_order *o)
     if (o->kind == WEIR_SIM_KILL) {
         weir_sim_kill(s, a);
     } else if (o->kind == WEIR_SIM_CUT) {
-        watch(s, o, o->a, o->b);
-        watch(s, o, o->b, o->a);
+        watch(s, o->at, o->until, o->a, o->b);
+        watch(s, o->at, o->until, o->b, o->a);
     } else if (!a->dead && !a->ended && !weir_sim_paused(s, a)) {
-        a->paused_at = s->now;
-        a->paused_until = o->until;
-        for (int r = 0; r < s->nodes; r++)
-            if (r != o->a)
-                watch(s, o, r, o->a);
+        begin_pause(s, a, o);
     }
 }

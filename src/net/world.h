@@ -48,7 +48,6 @@ typedef struct weir_world {
     weir_net_facts facts;
     size_t stack; /* of a fibre */
     /* A whole run; NULL: weir_run_one, a rank per process (or thread), by open and close. */
-    int (*ranks)(const void *self); /* as many as its options say; NULL: they do not */
     weir_err (*run)(const struct weir_world *, void *self, const weir_place *, weir_err (*fn)(weir_net *, void *), void *arg);
     /* Sets n->link (and n->machine), finds its peers, for which it may wait as long as the place's timeout, starts listening and
      * connecting. On an error nothing is left. Not called for a run of one rank. */
@@ -73,6 +72,7 @@ typedef struct weir_world {
     /* A peer was silent that long: what the world knows of the reason, as the end of a sentence; "": nothing. NULL: it never does. */
     const char *(*silence)(weir_net *, int peer, double seconds);
     /* ---- what only a simulated world has; all NULL elsewhere ---- */
+    void (*chosen)(const void *self, weir_net_facts *); /* adds the facts that depend on options */
     /* Virtual time: idle shall return at the task's deadline. NULL: the scheduler watches the deadlines itself. */
     void (*arm)(weir_fibre_task *, double deadline);
     void (*disarm)(weir_fibre_task *); /* the task goes: forget its deadlines */
@@ -81,6 +81,7 @@ typedef struct weir_world {
     bool (*left)(weir_net *, int peer);              /* it has left in order, and all it sent has come */
     void (*know)(weir_net *, int peer, weir_fault *); /* a world that knows all says where a rank is and what it does */
     double (*cost)(weir_net *, double nominal);
+    double (*stood)(weir_net *); /* for how long this rank has been stopped so far, in all its pauses */
 } weir_world;
 
 /* What every world's options begin with. */

@@ -342,9 +342,13 @@ static weir_err reduce_rank(weir_net *net, void *arg)
 
 weir_err weir_bench_allreduce(const weir_settings *s, const weir_place *place, const char *coll, size_t floats, bool json, FILE *out)
 {
-    reducing r = {.coll = coll, .floats = floats, .json = json, .out = out, .arena = weir_arena_new()};
+    reducing r = {.coll = coll, .floats = floats, .json = json, .out = out};
+    weir_net_facts facts;
 
-    if (!r.arena)
+    WEIR_TRY(weir_net_check(s->net, &facts));
+    if (facts.costs || facts.varies)
+        return weir_fail(WEIR_MISFIT, "--net %s: cost, draw and slow are of work, and bench allreduce has none", s->net);
+    if (!(r.arena = weir_arena_new()))
         return weir_fail_nomem(0);
     weir_err err = weir_net_run(s->net, place, reduce_rank, &r);
     weir_arena_free(r.arena);

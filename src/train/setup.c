@@ -86,11 +86,23 @@ static void count_stages(weir_trainer *t)
         t->stages = tensor[i].ready >= t->stages ? tensor[i].ready + 1 : t->stages;
 }
 
+/* Without a file: where the net says what a piece of work costs, there are pieces all the same. */
+static weir_err open_pieces(weir_trainer *t)
+{
+    weir_net_facts facts;
+
+    WEIR_TRY(weir_net_check(t->set->net, &facts));
+    if (facts.varies && !facts.costs)
+        return weir_fail(WEIR_MISFIT, "--net %s: draw and slow change what work costs, and nothing says what that is: give cost=TIME, or --profile FILE",
+                         t->set->net);
+    return facts.costs ? weir_profile_new(t->stages, t->arena, &t->profile) : WEIR_OK;
+}
+
 /* A real world takes it down from nothing, a simulated one has it from a file. */
 static weir_err open_profile(weir_trainer *t)
 {
     if (!t->set->profile)
-        return WEIR_OK;
+        return open_pieces(t);
     return weir_net_simulated(t->net) ? weir_profile_load(t->set->profile, t->stages, t->arena, &t->profile)
                                       : weir_profile_new(t->stages, t->arena, &t->profile);
 }
