@@ -6,8 +6,8 @@
 static const char *fits(const void *self, const weir_group *g)
 {
     (void)self;
-    if (g->size == 1)
-        return NULL; /* nothing is asked of MPI */
+    if (weir_net_size(g->net) == 1)
+        return NULL; /* a run of one rank asks nothing of MPI */
     if (!weir_mpi_here(g->net))
         return "it needs --net mpi, under mpirun or srun --mpi=pmix";
     if (g->size != weir_net_size(g->net) || g->id)
