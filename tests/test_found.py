@@ -1,5 +1,5 @@
 """Found by a stranger who tried the launcher, and ranks started in other ways."""
-import os, signal, subprocess, time
+import os, re, signal, subprocess, time
 import pytest
 from weirlib import SMALL, WEIR, alive, children, end, environment, events, heed, leftovers, port, start, train, wait_for, weir
 
@@ -12,6 +12,10 @@ def ignoring_children(): signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 def without_input():
     heed()
     os.close(0)
+
+
+def pending(pid, number):
+    with open(f'/proc/{pid}/status') as f: return int(re.search(r'ShdPnd:\s*(\w+)', f.read())[1], 16) >> (number - 1) & 1
 
 
 def test_a_parent_that_ignores_its_children(tmp_path):
@@ -28,7 +32,7 @@ def test_ranks_that_had_to_be_ended(tmp_path):
     for r in ranks: os.kill(r, signal.SIGSTOP)
     for _ in range(2):
         p.send_signal(signal.SIGINT)
-        time.sleep(0.3)  # one that is pending swallows the next
+        wait_for(lambda: not pending(p.pid, signal.SIGINT))  # one that is would swallow the next
     _, err = p.communicate(timeout=20)
     assert p.returncode == 130 and 'did not leave at signal 2' in err, err
     assert not any(map(alive, ranks)) and not leftovers(tmp_path / 'run')
