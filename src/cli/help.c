@@ -17,7 +17,7 @@ const cli_command cli_commands[] = {
      "DIR is a run directory or a step-N inside it. Without --data and --model the run's own are used.", " data model threads batch "},
     {"bench", "weir bench compute|train|allreduce|codec [--model M] [--batch N] [--steps N] [--threads T] [--workers P] [--json]",
      "measures whole steps on synthetic data, a collective, or a codec", cli_bench,
-     "compute and train: --steps N timed steps after 3 untimed ones; train also takes --exchange --codec --coll --net --optim.\n"
+     "compute and train: --steps N (20) timed steps after 3 untimed ones; train also takes --exchange --codec --coll --net --optim.\n"
      "allreduce: --floats N and --coll C (all that fit, if not given). codec: --floats N and --codec C (all, if not given), on one core. --json prints one JSON object a line.",
      " model data batch accumulate steps threads workers exchange codec coll net optim lr clip exact profile seed timeout stall rank size rendezvous key insecure "},
     {"keygen", "weir keygen [FILE]", "makes a cluster key, which ranks on several machines know each other by", cli_keygen,

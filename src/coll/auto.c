@@ -179,7 +179,81 @@ static weir_err measure(choice *c, weir_group *g)
     return WEIR_OK;
 }
 
+/* ---- what was measured, kept with a run ---- */
+
+/* A name as a number: no collective's is longer. */
+static uint64_t spell(const char *name)
+{
+    uint64_t x = 0;
+
+    for (int i = 0; i < 8 && name[i]; i++)
+        x |= (uint64_t)(unsigned char)name[i] << 8 * i;
+    return x;
+}
+
+static int find_spelt(const choice *c, uint64_t name)
+{
+    for (int i = 0; i < c->uses; i++)
+        if (spell(c->use[i].coll->plug.name) == name)
+            return i;
+    return -1;
+}
+
+static weir_err state_row(choice *c, weir_io *io, int i, bool *known)
+{
+    struct row *r = &c->row[i];
+    char text[16];
+    uint64_t up_to = r->up_to, name = io->loading ? 0 : spell(c->use[r->use].coll->plug.name);
+    size_t mark;
+
+    snprintf(text, sizeof text, "row%d", i);
+    mark = weir_io_in(io, text);
+    WEIR_TRY(weir_io_u64(io, "up_to", &up_to, WEIR_KEEP_DROP));
+    WEIR_TRY(weir_io_u64(io, "name", &name, WEIR_KEEP_DROP));
+    weir_io_out(io, mark);
+    if (io->loading)
+        *r = (struct row){(size_t)up_to, find_spelt(c, name)};
+    *known &= r->use >= 0;
+    return WEIR_OK;
+}
+
+/* Another number of workers measures anew, as does a group that one of those taken no longer fits. */
+static weir_err state(void *self, weir_io *io)
+{
+    choice *c = self;
+    uint64_t rows = io->loading || c->waiting ? 0 : (uint64_t)c->rows;
+    size_t mark = weir_io_in(io, "coll");
+    bool known = true;
+
+    if (c->measure && c->uses) {
+        WEIR_TRY(weir_io_u64(io, "rows", &rows, WEIR_KEEP_DROP));
+        if (rows > ROWS)
+            return weir_fail(WEIR_DAMAGED, "coll.rows is %llu, at most %d were expected", (unsigned long long)rows, ROWS);
+        for (int i = 0; i < (int)rows; i++)
+            WEIR_TRY(state_row(c, io, i, &known));
+    }
+    weir_io_out(io, mark);
+    if (io->loading && rows) {
+        c->waiting = !known || c->row[rows - 1].up_to != SIZE_MAX;
+        c->rows = c->waiting ? 0 : (int)rows;
+    }
+    return WEIR_OK;
+}
+
 /* ---- verbs ---- */
+
+/* Use i cannot have memory. */
+static weir_err do_without(choice *c, const weir_group *g, int i)
+{
+    c->rows = 0;
+    if (c->measure) {
+        memmove(&c->use[i], &c->use[i + 1], (size_t)(--c->uses - i) * sizeof *c->use);
+        c->waiting = true;
+        return WEIR_OK;
+    }
+    c->apart = true;
+    return open_fixed(c, g, c->arena);
+}
 
 /* That of the first which asks for memory of its own; where such memory cannot be had, all members hear so, and do without. */
 static weir_err memory(void *self, weir_group *group, size_t bytes, void **out)
@@ -188,12 +262,8 @@ static weir_err memory(void *self, weir_group *group, size_t bytes, void **out)
 
     for (int i = 0; i < c->uses; i++) {
         weir_err err = c->use[i].coll->memory ? c->use[i].coll->memory(c->use[i].self, group, bytes, out) : WEIR_OK;
-        if (err == WEIR_MISFIT && !c->measure) {
-            weir_log(WEIR_LOG_WARN, "coll", "auto does without shm: %s", weir_why_text());
-            c->apart = true;
-            c->rows = 0;
-            return open_fixed(c, group, c->arena);
-        }
+        if (err == WEIR_MISFIT)
+            return weir_log(WEIR_LOG_WARN, "coll", "auto does without %s: %s", c->use[i].coll->plug.name, weir_why_text()), do_without(c, group, i);
         if (err || *out)
             return err;
     }
@@ -243,4 +313,5 @@ const weir_coll weir_coll_auto = {
     .reduce_scatter = reduce_scatter,
     .allgather = allgather,
     .broadcast = broadcast,
+    .state = state,
 };

@@ -26,6 +26,7 @@
 #ifndef WEIR_COLL_COLL_H
 #define WEIR_COLL_COLL_H
 #include "core/bucket.h"
+#include "core/state.h"
 #include "net/net.h"
 
 typedef struct weir_coll {
@@ -48,6 +49,8 @@ typedef struct weir_coll {
     weir_err (*allgather)(void *self, weir_group *, void *all, const size_t *off, const size_t *len);
     /* buf of member `root` reaches all. */
     weir_err (*broadcast)(void *self, weir_group *, int root, void *buf, size_t bytes);
+    /* What a run that goes on shall know: a choice that clocks made. NULL: nothing. */
+    weir_err (*state)(void *self, weir_io *);
 } weir_coll;
 
 /* Where piece i of n units cut in `parts` begins. */

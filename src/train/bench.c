@@ -1,4 +1,5 @@
 /* bench.c - whole steps and collectives, timed. */
+#include "core/log.h"
 #include "core/vec.h"
 #include "train/report.h"
 #include "train/run.h"
@@ -292,7 +293,7 @@ static weir_err time_rounds(weir_net *net, float *x, size_t n, weir_coll_use *us
 
 static weir_err bench_coll(weir_net *net, reducing *r, weir_group *group, weir_coll_use *use)
 {
-    double s = 0, bytes = 4.0 * (double)r->floats;
+    double s = 0, bytes = 4.0 * (double)r->floats, rate;
     char text[200];
     void *x = NULL; /* as it stays in a dry world, which moves sizes only */
 
@@ -304,16 +305,17 @@ static weir_err bench_coll(weir_net *net, reducing *r, weir_group *group, weir_c
     weir_json *j = group->me ? NULL : weir_json_object();
     if (!j)
         return group->me ? WEIR_OK : weir_fail_nomem(0);
+    rate = s > 0 ? bytes / s / 1e9 : NAN; /* a rank alone in a simulated world takes no time */
     weir_json_put_text(j, "bench", "allreduce");
     weir_json_put_text(j, "net", weir_net_name(net));
     weir_json_put_text(j, "coll", use->coll->plug.name);
     weir_json_put_int(j, "ranks", group->size);
     weir_json_put_int(j, "floats", (int64_t)r->floats);
     weir_json_put_real(j, "us", s * 1e6);
-    weir_json_put_real(j, "gb_per_s", bytes / s / 1e9);
-    weir_json_put_real(j, "busbw", bytes / s / 1e9 * 2 * (group->size - 1) / group->size);
+    weir_json_put_real(j, "gb_per_s", rate);
+    weir_json_put_real(j, "busbw", rate * 2 * (group->size - 1) / group->size);
     snprintf(text, sizeof text, "%s over %s, %d ranks, %zu floats: %.1f us, %.3f GB/s", use->coll->plug.name, weir_net_name(net),
-             group->size, r->floats, s * 1e6, bytes / s / 1e9);
+             group->size, r->floats, s * 1e6, rate);
     return weir_bench_print(r->out, j, r->json, text);
 }
 
@@ -331,11 +333,12 @@ static weir_err reduce_rank(weir_net *net, void *arg)
     }
     for (weir_plugs p = weir_colls; *p; p++) { /* all that can serve here */
         weir_err err = weir_coll_open((*p)->name, &group, r->arena, &use);
-        if (!err)
+        bool opened = !err;
+        if (opened)
             err = bench_coll(net, r, &group, &use);
-        else if (err == WEIR_MISFIT)
-            err = WEIR_OK;
-        WEIR_TRY(err);
+        if (err == WEIR_MISFIT && opened && !group.me)
+            weir_log(WEIR_LOG_WARN, "bench", "%s is left out: %s", (*p)->name, weir_why_text());
+        WEIR_TRY(err == WEIR_MISFIT ? WEIR_OK : err);
     }
     return WEIR_OK;
 }

@@ -320,5 +320,7 @@ weir_err weir_trainer_state(void *trainer, weir_io *io)
         WEIR_TRY(weir_lane_state(&t->lane[i], io));
     if (t->exchange->state)
         WEIR_TRY(t->exchange->state(t->exchanger, io));
+    if (t->coll.coll && t->coll.coll->state)
+        WEIR_TRY(t->coll.coll->state(t->coll.self, io));
     return weir_model_state(t->model, io);
 }
