@@ -60,7 +60,7 @@ def test_resumed_where_others_say_how_many(tmp_path):
                            env=environment(OMPI_ALLOW_RUN_AS_ROOT='1', OMPI_ALLOW_RUN_AS_ROOT_CONFIRM='1'))
         assert p.returncode == 0 and end(out)['workers'] == 3, p.stderr
     err = weir('train', '--resume', out, '--steps', 30, '--net', 'sim:nodes=3', '--workers', 2, code=16)[1]
-    assert 'nodes=3, but the run was told to have 2 ranks' in err
+    assert '--workers 2, but --net sim:nodes=3 has 3 nodes' in err
 
 
 def test_two_numbers_of_ranks(tmp_path):
@@ -77,16 +77,90 @@ def test_one_rank_and_mpis_collectives(tmp_path):
     train(tmp_path / 'run', *SHORT[:-1], '--steps', 5, '--coll', 'mpi')
 
 
-def test_a_long_step_ends_when_a_peer_is_lost(tmp_path):
-    """by hand, where no launcher ends what computes on"""
-    at = f'127.0.0.1:{port()}'
-    args = ['train', '--model', 'vgg16', '--data', 'synth:shape=3x32x32,classes=10,count=512,test=16', '--batch', 512, '--steps', 100, '--eval-every', 0, '--threads', 1, '--quiet', '--size', 2, '--rendezvous', at]
-    ranks = [start(*args, '--rank', r) for r in range(2)]
+def ticks(p):
+    with open(f'/proc/{p.pid}/stat') as f: return int(f.read().rsplit(')', 1)[1].split()[11])
+
+
+def by_hand(*args):
+    """two ranks of vgg16: no launcher ends what computes on"""
+    common = ['train', '--model', 'vgg16', '--threads', 1, '--quiet', '--size', 2, '--rendezvous', f'127.0.0.1:{port()}', *args]
+    return [start(*common, '--rank', r) for r in range(2)]
+
+
+def lost(p, killed, seconds):
+    _, err = p.communicate(timeout=60)
+    assert p.returncode == 10 and 'rank 1 (' in err and time.time() - killed < seconds, (p.returncode, time.time() - killed, err)
+
+
+def test_a_long_step_ends_when_a_peer_is_lost():
+    ranks = by_hand('--data', 'synth:shape=3x32x32,classes=10,count=1024,test=16', '--batch', 1024, '--steps', 100, '--eval-every', 0)
     try:
-        wait_for(lambda: all(int(open(f'/proc/{p.pid}/stat').read().rsplit(')', 1)[1].split()[11]) > 250 for p in ranks), 60)
-        ranks[1].kill()  # both have computed for some seconds: in the middle of the first step, which takes longer
-        killed = time.time()
-        _, err = ranks[0].communicate(timeout=60)
-        assert ranks[0].returncode == 10 and 'rank 1 (' in err and time.time() - killed < 5, (time.time() - killed, err)
+        wait_for(lambda: all(ticks(p) > 250 for p in ranks), 60)
+        ranks[1].kill()  # in the middle of the first step, which takes much longer
+        lost(ranks[0], time.time(), 4)
     finally:
         for p in ranks: p.kill()
+
+
+def rests(p):
+    """it has computed, and does no longer"""
+    before = ticks(p)
+    time.sleep(0.5)
+    return ticks(p) - before < 5
+
+
+def test_a_rank_that_waits_is_lost():
+    """what it left in common memory is no answer"""
+    ranks = by_hand('--data', 'synth:shape=3x32x32,classes=10,count=256,test=16', '--batch', 256, '--steps', 100, '--eval-every', 0, '--timeout', 60)
+    try:
+        wait_for(lambda: all(ticks(p) > 150 for p in ranks), 60)
+        ranks[0].send_signal(signal.SIGSTOP)
+        wait_for(lambda: rests(ranks[1]), 60)
+        ranks[1].kill()
+        ranks[1].wait()
+        ranks[0].send_signal(signal.SIGCONT)
+        lost(ranks[0], time.time(), 4)
+    finally:
+        for p in ranks: p.kill()
+
+
+def test_an_evaluation_ends_when_a_peer_is_lost(tmp_path):
+    ranks = by_hand('--data', 'synth:shape=3x32x32,classes=10,count=16,test=20000', '--batch', 4, '--steps', 1, '--out', tmp_path / 'run')
+    try:
+        wait_for(lambda: os.path.exists(tmp_path / 'run/log.jsonl') and events(tmp_path / 'run', 'step'), 60)
+        from_now = ticks(ranks[1])
+        wait_for(lambda: ticks(ranks[1]) > from_now + 30, 60)
+        ranks[1].kill()
+        lost(ranks[0], time.time(), 4)
+    finally:
+        for p in ranks: p.kill()
+
+
+def test_options_that_would_do_nothing(tmp_path):
+    for said, *args in (('--profile', 'train', *SHORT, '--steps', 1, '--profile', tmp_path / 'p'), ('--model', 'bench', 'allreduce', '--model', 'mlp'), ('--workers', 'bench', 'codec', '--workers', 2)):
+        assert said in weir(*args, code=2)[1]
+    assert 'slow=x5' in weir('bench', 'train', '--model', 'mlp', '--net', 'sim:nodes=2,cost=1ms,slow=x5', code=2)[1]
+
+
+def test_one_worker_where_there_are_more(tmp_path):
+    assert '--workers 1' in weir('train', *SHORT, '--steps', 1, '--workers', 1, '--net', 'sim:nodes=3', code=16)[1]
+    assert '--workers 1' in weir('train', *SHORT, '--steps', 1, '--workers', 1, '--rank', 0, '--size', 2, '--rendezvous', f'127.0.0.1:{port()}', code=16)[1]
+
+
+def test_a_profile_that_one_rank_wants(tmp_path):
+    at = f'127.0.0.1:{port()}'
+    ranks = [start('bench', 'train', '--model', 'mlp', '--steps', 2, '--rank', r, '--size', 2, '--rendezvous', at, *(['--profile', tmp_path / 'p'] if r == 0 else [])) for r in range(2)]
+    said = [p.communicate(timeout=60)[1] for p in ranks]
+    assert [p.returncode for p in ranks] == [16, 16] and all('profile' in s for s in said), said
+
+
+def test_closed_output():
+    p = subprocess.run([WEIR, 'list'], preexec_fn=lambda: os.close(1), stderr=subprocess.PIPE, text=True)
+    assert p.returncode == 14 and 'standard output' in p.stderr
+
+
+def test_resumed_by_a_launcher_of_one(tmp_path):
+    out = tmp_path / 'run'
+    train(out, *SHORT[:-1], '--workers', 2, '--steps', 5)
+    train(out, '--resume', out, '--steps', 10, RANK='0', WORLD_SIZE='1', LOCAL_RANK='0', MASTER_ADDR='127.0.0.1', MASTER_PORT=str(port()))
+    assert end(out)['workers'] == 1

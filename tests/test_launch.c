@@ -446,7 +446,7 @@ static void test_other_launchers(void **state)
 static void test_slurm_lists(void **state)
 {
     static const struct { const char *list, *first; } hosts[] = {
-        {"a", "a"}, {"a,b", "a"}, {"n[1-3]", "n1"}, {"n[007,9]", "n007"}, {"n[1-2]-ib,m", "n1-ib"}, {"n.x.y,b[1-2]", "n.x.y"}};
+        {"a", "a"}, {"a,b", "a"}, {"n[1-3]", "n1"}, {"n[007,9]", "n007"}, {"n[1-2]-ib,m", "n1-ib"}, {"n.x.y,b[1-2]", "n.x.y"}, {"rack[1-2]node[03-04]x,y", "rack1node03x"}};
     char host[32];
 
     (void)state;
@@ -456,7 +456,8 @@ static void test_slurm_lists(void **state)
     }
     assert_false(weir_slurm_first_host("", host, sizeof host));
     assert_false(weir_slurm_first_host("n[", host, sizeof host));
-    assert_false(weir_slurm_first_host("rack[1-2]node[03-04]", host, sizeof host)); /* what we cannot read we do not guess */
+    assert_false(weir_slurm_first_host("n[1-2]m[3", host, sizeof host));
+    assert_false(weir_slurm_first_host("n[1-2]a-name-of-thirty-characters", host, 20));
     assert_false(weir_slurm_first_host("n[x]", host, sizeof host));
     assert_false(weir_slurm_first_host("a-name-of-far-more-than-thirty-one-characters", host, sizeof host));
     assert_int_equal(weir_slurm_tasks("2(x3),1", 2), 2);

@@ -254,6 +254,20 @@ static void test_pauses_add_up(void **state)
 
 /* ---- links ---- */
 
+/* So are cuts of one link, named by either end. */
+static void test_cuts_add_up(void **state)
+{
+    loop l = {.rounds = 200};
+    ranks r = run_loop("sim:cut=0-2@0.03+1/2-0@1+1", 3, 1.5, &l);
+
+    (void)state;
+    assert_true(r.err[0] == WEIR_SILENT && r.err[2] == WEIR_SILENT);
+    assert_about(l.ended[0], 1.53, 1e-6);
+    l = (loop){.rounds = 200};
+    r = run_loop("sim:cut=0-2@0.03+1/2-1@1+1", 3, 1.5, &l); /* two links, neither cut for long */
+    assert_int_equal(r.all, WEIR_OK);
+}
+
 static void test_cut(void **state)
 {
     loop l = {.rounds = 50};
@@ -392,7 +406,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_kill),  cmocka_unit_test(test_kill_any), cmocka_unit_test(test_kill_and_repeat),
         cmocka_unit_test(test_pause), cmocka_unit_test(test_cut),      cmocka_unit_test(test_unreliable),
         cmocka_unit_test(test_deadlock), cmocka_unit_test(test_refused), cmocka_unit_test(test_pause_in_work),
-        cmocka_unit_test(test_pause_for_ever_in_work), cmocka_unit_test(test_pauses_add_up),
+        cmocka_unit_test(test_pause_for_ever_in_work), cmocka_unit_test(test_pauses_add_up), cmocka_unit_test(test_cuts_add_up),
     };
 
     if (argc > 1)

@@ -1,6 +1,7 @@
 /* bench.c - weir bench compute|train|allreduce|codec. */
 #include "cli/cli.h"
 #include "train/run.h"
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,6 +29,21 @@ static bool known(const char *kind)
     return false;
 }
 
+/* Options that others of the benches take. */
+static weir_err check_given(const weir_settings *s, const char *kind)
+{
+    static const char *const taken[][2] = {{"allreduce", " coll net workers timeout stall rank size rendezvous key insecure "}, {"codec", " codec "}};
+
+    for (size_t i = 0; i < sizeof taken / sizeof *taken; i++)
+        for (const weir_opt *o = weir_settings_options; !strcmp(kind, taken[i][0]) && o->name; o++) {
+            char word[80];
+            snprintf(word, sizeof word, " %s ", o->name);
+            if (weir_settings_given(s, o->name) && !strstr(taken[i][1], word))
+                return weir_fail(WEIR_USAGE, "bench %s does nothing with --%s: try weir help bench", kind, o->name);
+        }
+    return WEIR_OK;
+}
+
 static weir_err bench(int argc, char **argv, weir_arena *arena, int *code)
 {
     const char *kind[2] = {NULL, NULL}, *json = NULL, *floats = "1048576";
@@ -40,6 +56,7 @@ static weir_err bench(int argc, char **argv, weir_arena *arena, int *code)
     WEIR_TRY(cli_options(argc, argv, &s, extra, kind, 1));
     if (!kind[0] || !known(kind[0]))
         return weir_fail(WEIR_USAGE, "what is to be measured? weir bench compute|train|allreduce|codec");
+    WEIR_TRY(check_given(&s, kind[0]));
     WEIR_TRY(bench_defaults(&s, kind[0]));
     unsigned long long n = strtoull(floats, &end, 10);
     if (end == floats || *end || *floats == '-' || n >= 1ull << 31)

@@ -31,7 +31,13 @@ static void prepare_descriptors(void)
 
     do
         fd = open("/dev/null", O_RDWR);
-    while (fd >= 0 && fd <= STDERR_FILENO);
+    while (fd >= 0 && fd < STDOUT_FILENO);
+    if (fd == STDOUT_FILENO) { /* what is printed there is lost, and shall be an error */
+        close(fd);
+        fd = open("/dev/null", O_RDONLY);
+    }
+    while (fd >= 0 && fd <= STDERR_FILENO)
+        fd = open("/dev/null", O_RDWR);
     if (fd >= 0)
         close(fd);
     if (!getrlimit(RLIMIT_NOFILE, &most)) {

@@ -101,8 +101,8 @@ bool cli_launch(int argc, char **argv, const weir_settings *s, int *code)
         return false;
     if ((err = weir_settings_place(s, &place)))
         return *code = cli_end(err), true;
-    if (place.mpi || place.size > 1 || !strcmp(place.source, "flags"))
-        return false;
+    if (place.mpi || place.size > 1 || !strcmp(place.source, "flags") || (strcmp(place.source, "alone") && !weir_settings_given(s, "workers")))
+        return false; /* whoever starts ranks says how many, if the user does not */
     if (!(all = calloc((size_t)argc + 2, sizeof *all)))
         return *code = cli_end(weir_fail_nomem(0)), true;
     signal(SIGPIPE, SIG_IGN); /* a reader that is gone is no reason to stop the run */

@@ -78,7 +78,7 @@ static weir_err check_workers(const weir_settings *s, const weir_place *place)
 {
     bool started = place->mpi || place->size > 1 || !strcmp(place->source, "flags");
 
-    if (!started || s->workers < 2 || s->workers == place->size || !weir_settings_given(s, "workers"))
+    if (!started || s->workers == place->size || !weir_settings_given(s, "workers"))
         return WEIR_OK;
     if (!strcmp(place->source, "flags"))
         return weir_fail(WEIR_MISFIT, "--workers %lld, but --size says %d ranks: leave one of them out", (long long)s->workers, place->size);
@@ -93,6 +93,8 @@ weir_err cli_enter(const weir_settings *s, atomic_int *stop, weir_place *place)
     WEIR_TRY(weir_settings_place(s, place));
     WEIR_TRY(check_workers(s, place));
     WEIR_TRY(weir_net_check(s->net, &facts));
+    if (facts.simulated && facts.ranks && s->workers != facts.ranks && weir_settings_given(s, "workers"))
+        return weir_fail(WEIR_MISFIT, "--workers %lld, but --net %s has %d nodes: leave one of them out", (long long)s->workers, s->net, facts.ranks);
     if (facts.simulated && place->size == 1 && (weir_settings_given(s, "workers") || !facts.ranks)) /* as many as --workers says, if it does */
         place->size = (int)s->workers;
     if (place->size > 1) {

@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <sys/mman.h>
 
-enum { ALIGN = 4096, LARGE = 2 << 20, REGION_SHIFT = 48 };
+enum { ALIGN = 4096, LARGE = 2 << 20, APART = 17 * ALIGN, REGION_SHIFT = 48 };
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
@@ -57,7 +57,8 @@ bool weir_shm_room_is(const weir_shm_room *r, const weir_group *g)
     return r->net == g->net && r->id == g->id && r->size == g->size && r->me == g->me && r->generation == weir_net_generation(g->net);
 }
 
-/* A page lies between parts, so that the same element of many parts does not fall into one set of the second cache. */
+/* Pages lie between parts, so that the same element of many parts does not fall into one set of a cache, or into one bank of memory: with
+ * one page, 128 MiB take half as long again. */
 weir_err weir_shm_room_memory(weir_shm_room *r, weir_group *group, size_t bytes, weir_arena *arena, void **mine)
 {
     weir_shm_region *g = WEIR_NEW(arena, weir_shm_region, 1);
@@ -66,7 +67,7 @@ weir_err weir_shm_room_memory(weir_shm_room *r, weir_group *group, size_t bytes,
     if (!g)
         return weir_fail_nomem(sizeof *g);
     g->id = r->regions ? r->regions->id + 1 : 0;
-    g->stride = round_up(bytes, bytes >= LARGE ? LARGE : ALIGN) + ALIGN;
+    g->stride = round_up(bytes, bytes >= LARGE ? LARGE : ALIGN) + APART;
     g->bytes = g->stride * (size_t)r->size;
     if (g->stride < bytes || g->bytes / (size_t)r->size != g->stride || g->bytes >> REGION_SHIFT)
         return weir_fail_nomem(bytes);

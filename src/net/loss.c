@@ -254,3 +254,11 @@ weir_err weir_net_why(weir_net *n, const weir_op *o)
         return weir_fail(o->err, "the exchange was given up: this rank failed (%s)", weir_err_name(o->err));
     }
 }
+
+weir_err weir_net_lost(weir_net *n)
+{
+    weir_op op = {.peer = n->rank};
+
+    op.err = weir_loss_all(n, &op.peer);
+    return weir_net_why(n, &op);
+}

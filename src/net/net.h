@@ -121,6 +121,8 @@ void weir_net_fault(weir_net *, weir_fault *);
 void weir_net_abort(weir_net *, weir_err code);
 /* Somebody is lost, and the generation with it: whoever computes for it can stop. [any thread] */
 bool weir_net_over(const weir_net *);
+/* Why nothing can be started here any more, in words: who was lost, or what this rank was given up for. WEIR_OK: something can. */
+weir_err weir_net_lost(weir_net *);
 
 /* From now on generation `generation` with these members: older ops end WEIR_STALE, older messages are dropped on arrival, newer ones
  * kept until we follow. A member lost meanwhile is reported, not forgotten. Agreeing on generation, members and step is the

@@ -4,23 +4,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The first element of the brackets "07-09,12" or "7": as it is written, with its zeros. */
+/* Of brackets such as "07-09,12" or "7" the first element: as it is written, with its zeros. */
 bool weir_slurm_first_host(const char *list, char *host, size_t room)
 {
-    size_t n = strcspn(list, ",[");
-    const char *range = list + n + 1, *behind;
-    size_t digits;
+    size_t n = 0;
 
-    if (list[n] != '[')
-        return n && snprintf(host, room, "%.*s", (int)n, list) < (int)room;
-    digits = strspn(range, "0123456789");
-    behind = strchr(range, ']');
-    if (!digits || !behind)
-        return false;
-    behind++;
-    if (behind[strcspn(behind, ",[")] == '[')
-        return false; /* two numbers in one name */
-    return snprintf(host, room, "%.*s%.*s%.*s", (int)n, list, (int)digits, range, (int)strcspn(behind, ","), behind) < (int)room;
+    while (*list && *list != ',' && n + 1 < room) {
+        if (*list != '[') {
+            host[n++] = *list++;
+            continue;
+        }
+        size_t digits = strspn(++list, "0123456789");
+        const char *behind = strchr(list, ']');
+        if (!digits || !behind || n + digits + 1 > room)
+            return false;
+        memcpy(host + n, list, digits);
+        n += digits;
+        list = behind + 1;
+    }
+    host[n] = 0;
+    return n && (!*list || *list == ',');
 }
 
 int weir_slurm_tasks(const char *list, int index)
@@ -56,7 +59,7 @@ static int port_of(long job, long step) { return 20000 + (int)((unsigned long)(j
 
 weir_err weir_place_slurm(weir_place *p)
 {
-    const char *list = either("SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST"), *tasks = either("SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE");
+    const char *list = either("SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST"), *from = getenv("SLURM_STEP_NODELIST") == list ? "STEP" : "JOB", *tasks = either("SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE");
     const char *job = either("SLURM_JOB_ID", "SLURM_JOBID"), *step = getenv("SLURM_STEP_ID"), *node = getenv("SLURM_NODEID");
     int index = 0, here;
     char host[100];
@@ -64,7 +67,7 @@ weir_err weir_place_slurm(weir_place *p)
     if (!list || !job || !step)
         return weir_fail(WEIR_USAGE, "%s is not set in a step of Slurm's", !list ? "SLURM_JOB_NODELIST" : !job ? "SLURM_JOB_ID" : "SLURM_STEP_ID");
     if (!weir_slurm_first_host(list, host, sizeof host))
-        return weir_fail(WEIR_USAGE, "SLURM_JOB_NODELIST=%.100s: a list of hosts was expected", list);
+        return weir_fail(WEIR_USAGE, "SLURM_%s_NODELIST=%.100s cannot be read as a list of hosts: name the first one yourself, with --rank, --size and --rendezvous HOST:PORT", from, list);
     if (node)
         WEIR_TRY(weir_place_number("SLURM_NODEID", node, 0, WEIR_RANKS_MAX, &index));
     here = tasks ? weir_slurm_tasks(tasks, index) : 0;

@@ -1,5 +1,6 @@
 /* sim_cost.c - how long work takes, and tasks that in a real world would be threads. */
 #include "net/sim.h"
+#include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -13,7 +14,7 @@ weir_err weir_sim_speeds_read(weir_sim *s)
     while (at && *at) {
         long rank = strtol(at, &end, 10);
         double times = *end == 'x' ? strtod(end + 1, &end) : 0;
-        if (rank < 0 || rank >= s->nodes || !(times > 0) || !isfinite(times) || (*end && *end != '/'))
+        if (!isdigit((unsigned char)*at) || rank < 0 || rank >= s->nodes || !(times > 0) || !isfinite(times) || (*end && *end != '/'))
             return weir_fail(WEIR_USAGE, "net sim: slow=%.100s: RANKxTIMES, such as 3x2.5, was expected where it says '%.40s'", s->o->slow, at);
         s->node[rank].speed = times;
         at = *end ? end + 1 : end;

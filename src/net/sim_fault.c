@@ -124,19 +124,32 @@ weir_err weir_sim_orders_read(weir_sim *s)
     return WEIR_OK;
 }
 
+static bool cuts(const weir_sim_order *o, int a, int b) { return o->kind == WEIR_SIM_CUT && ((o->a == a && o->b == b) || (o->a == b && o->b == a)); }
+
+/* Since when, if cuts that ended as this one began count as the same. */
+static double cut_since(const weir_sim *s, int a, int b, double since)
+{
+    for (int i = 0; i < s->orders; i++)
+        if (cuts(&s->order[i], a, b) && s->order[i].at < since && s->order[i].until >= since) {
+            since = s->order[i].at;
+            i = -1;
+        }
+    return since;
+}
+
 double weir_sim_cut_until(const weir_sim *s, int a, int b, double *since)
 {
     double until = 0;
 
     for (int i = 0; s->cuts && i < s->orders; i++) {
         const weir_sim_order *o = &s->order[i];
-        if (o->kind != WEIR_SIM_CUT || o->at > s->now || o->until <= s->now || o->until <= until)
-            continue;
-        if ((o->a == a && o->b == b) || (o->a == b && o->b == a)) {
+        if (cuts(o, a, b) && o->at <= s->now && o->until > s->now && o->until > until) {
             until = o->until;
             *since = o->at;
         }
     }
+    if (until > 0)
+        *since = cut_since(s, a, b, *since);
     return until;
 }
 
@@ -147,8 +160,15 @@ static void watch(weir_sim *s, double from, double until, int who, int whom)
         weir_sim_push(s, from + s->timeout, WEIR_SIM_SILENCE, who, &s->node[whom]);
 }
 
-/* When a pause ends, with those that begin before it does. All at once: what is put off is so to the very end, and keeps its order. */
-static double pause_end(const weir_sim *s, const weir_sim_order *first)
+/* Do they stop the same rank, or cut the same link? */
+static bool alike(const weir_sim_order *x, const weir_sim_order *y)
+{
+    return y->kind == WEIR_SIM_CUT ? cuts(x, y->a, y->b) : x->kind == y->kind && x->a == y->a;
+}
+
+/* When a pause or a cut ends, with those that begin before it does. All at once: what is put off is so to the very end, and keeps its
+ * order. */
+static double end_of(const weir_sim *s, const weir_sim_order *first)
 {
     double until = first->until;
     bool longer;
@@ -156,7 +176,7 @@ static double pause_end(const weir_sim *s, const weir_sim_order *first)
     do {
         longer = false;
         for (const weir_sim_order *o = s->order; o < s->order + s->orders; o++)
-            if (o->kind == WEIR_SIM_PAUSE && o->a == first->a && o->at <= until && o->until > until) {
+            if (alike(o, first) && o->at <= until && o->until > until) {
                 until = o->until;
                 longer = true;
             }
@@ -168,7 +188,7 @@ static void begin_pause(weir_sim *s, weir_sim_node *a, const weir_sim_order *o)
 {
     a->stood = weir_sim_stood(&a->net);
     a->paused_at = s->now;
-    a->paused_until = pause_end(s, o);
+    a->paused_until = end_of(s, o);
     for (int r = 0; r < s->nodes; r++)
         if (r != o->a)
             watch(s, o->at, a->paused_until, r, o->a);
@@ -181,8 +201,8 @@ void weir_sim_on_order(weir_sim *s, const weir_sim_order *o)
     if (o->kind == WEIR_SIM_KILL) {
         weir_sim_kill(s, a);
     } else if (o->kind == WEIR_SIM_CUT) {
-        watch(s, o->at, o->until, o->a, o->b);
-        watch(s, o->at, o->until, o->b, o->a);
+        watch(s, o->at, end_of(s, o), o->a, o->b);
+        watch(s, o->at, end_of(s, o), o->b, o->a);
     } else if (!a->dead && !a->ended && !weir_sim_paused(s, a)) {
         begin_pause(s, a, o);
     }

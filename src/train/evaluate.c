@@ -151,6 +151,7 @@ static weir_err score_range(weir_trainer *t, uint64_t from, uint64_t to, weir_sc
     weir_pass pass = {.fresh = true};
     int n;
 
+    weir_trainer_heed(t, &pass);
     for (uint64_t at = from; at < to; at += (uint64_t)n) {
         n = at_most(t, to - at);
         WEIR_TRY(score_batch(t, at, 1, n, &pass, score));
@@ -167,6 +168,7 @@ static weir_err score_streams(weir_trainer *t, uint64_t from, uint64_t to, uint6
         n = at_most(t, to - at);
         for (uint64_t w = 0; w < windows; w++) {
             weir_pass pass = {.first = at, .fresh = w == 0};
+            weir_trainer_heed(t, &pass);
             WEIR_TRY(score_batch(t, at * windows + w, windows, n, &pass, score));
         }
     }
@@ -179,11 +181,13 @@ weir_err weir_trainer_evaluate(weir_trainer *t, weir_score *score)
     int p = t->all.size, me = t->all.me;
     uint64_t from = weir_cut(whole, p, me), to = weir_cut(whole, p, me + 1);
     weir_score mine = {0};
+    weir_err err;
 
     weir_net_phase(t->net, WEIR_PHASE_EVAL, t->step);
     if (!t->eval_room.room)
         WEIR_TRY(weir_batch_new(&t->data.facts, t->eval_batch, t->arena, &t->eval_room));
-    WEIR_TRY(streams ? score_streams(t, from, to, n / streams, &mine) : score_range(t, from, to, &mine));
+    if ((err = streams ? score_streams(t, from, to, n / streams, &mine) : score_range(t, from, to, &mine)))
+        return weir_trainer_lost(t, err);
     double sum[] = {mine.loss, mine.count, mine.right, mine.squares};
     WEIR_TRY(weir_trainer_sum(t, sum, 4));
     *score = (weir_score){sum[0], sum[1], sum[2], sum[3]};

@@ -111,16 +111,22 @@ static void ready(void *trainer, int k)
         t->posting = weir_comm_post(t->comm, exchange_bucket, &t->lane[t->next_lane++]);
 }
 
-/* A peer is lost: what is computed now is of no use. In a simulated world computing takes no time of its own. */
 static bool is_over(const void *net) { return weir_net_over(net); }
 
-/* Whoever exchanges something next learns who it was. */
-static weir_err who_was_lost(weir_trainer *t, weir_err halted)
+/* In a simulated world computing takes no time of its own. */
+void weir_trainer_heed(const weir_trainer *t, weir_pass *pass)
 {
-    double nothing = 0;
+    pass->halt = weir_net_simulated(t->net) ? NULL : is_over;
+    pass->halt_arg = t->net;
+}
 
+/* Not by exchanging something: where memory is common, what a lost rank did last stands there still, and is taken for an answer. */
+static weir_err lost_job(void *net) { return weir_net_lost(net); }
+
+weir_err weir_trainer_lost(weir_trainer *t, weir_err halted)
+{
     if (halted == WEIR_LOST)
-        WEIR_TRY(weir_trainer_sum(t, &nothing, 1));
+        WEIR_TRY(weir_comm_call(t->comm, lost_job, t->net));
     return halted;
 }
 
@@ -137,8 +143,9 @@ static weir_err compute(weir_trainer *t, weir_score *score, double divisor)
         weir_plan_share(&t->plan, t->step, m, &first, &n);
         weir_model_batch batch = {.n = b->n, .x = b->x, .token = b->token, .label = b->label, .value = b->value};
         weir_pass pass = {.training = true, .seed = t->plan.seed, .step = t->step, .first = first, .micro = m,
-                          .fresh = t->step % t->epoch_steps == 0, .halt = weir_net_simulated(t->net) ? NULL : is_over, .halt_arg = t->net};
+                          .fresh = t->step % t->epoch_steps == 0};
         bool last = m == micro - 1;
+        weir_trainer_heed(t, &pass);
         WEIR_TRY(weir_model_forward(t->model, &batch, &pass, score));
         if (last) {
             write_notes(t, score, divisor);
@@ -223,7 +230,7 @@ weir_err weir_trainer_step(weir_trainer *t, weir_step_report *report)
     t->commit.rate = t->commit.turn.rate;
     begin_piece(t);
     if ((err = t->dry ? rehearse(t) : compute(t, &score, (double)samples * t->per_sample)))
-        return who_was_lost(t, err);
+        return weir_trainer_lost(t, err);
     computed = weir_now(t->rt);
     weir_net_phase(t->net, WEIR_PHASE_EXCHANGE, t->step + 1);
     if ((err = weir_comm_call(t->comm, exchange_finish, t)))

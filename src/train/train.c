@@ -376,12 +376,24 @@ static weir_err rank_main(weir_net *net, void *arg)
     return closing ? closing : shut;
 }
 
+/* It is spent by simulated runs. */
+static weir_err check_profile(const weir_settings *set)
+{
+    weir_net_facts facts;
+
+    WEIR_TRY(weir_net_check(set->net, &facts));
+    return set->profile && !facts.simulated ? weir_fail(WEIR_USAGE, "--profile %s: training takes the time it takes; weir bench train --profile writes such a file, --net sim reads it", set->profile)
+                                            : WEIR_OK;
+}
+
 weir_err weir_train_run(const weir_settings *set, const weir_place *place, const weir_hooks *hooks, weir_result *result, int *stopped)
 {
     session s = {.set = set, .place = place, .hooks = hooks, .result = result};
     weir_err err;
 
     *result = (weir_result){.metric = ""};
+    *stopped = 0;
+    WEIR_TRY(check_profile(set));
     err = weir_net_run(set->net, place, rank_main, &s);
     *stopped = s.stopped;
     return err;

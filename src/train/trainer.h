@@ -91,6 +91,10 @@ weir_err weir_trainer_evaluate(weir_trainer *, weir_score *);
 weir_err weir_trainer_settle(weir_trainer *);
 /* Sums doubles over the ranks; gathers one number of each. */
 weir_err weir_trainer_sum(weir_trainer *, double *, int n);
+/* A pass that ends when a peer is lost: what is computed then is of no use. */
+void weir_trainer_heed(const weir_trainer *, weir_pass *);
+/* What such a pass, or any other, ended with; where it was WEIR_LOST, in words that say who. */
+weir_err weir_trainer_lost(weir_trainer *, weir_err);
 weir_err weir_trainer_gather(weir_trainer *, uint64_t mine, uint64_t *all);
 /* Fills in what is held back, now: for steps that are logged. */
 void weir_trainer_look(const weir_trainer *, weir_step_report *);
