@@ -29,7 +29,7 @@ typedef struct redsync {
 
 static const weir_opt options[] = {
     WEIR_FEEDBACK("yes", "yes", "1"),
-    WEIR_SPARSE_DENSITY("0.001", "1"),
+    WEIR_SPARSE_DENSITY("0.001", "2"),
     {"select", WEIR_OPT_CHOICE, offsetof(redsync, select), "auto", "how the largest are found: by size, or", .choices = "auto|trimmed|search"},
     {"quantise", WEIR_OPT_BOOL, offsetof(redsync, quantise), "yes", .help = "one mean for all that is sent, of one sign a step"},
     {"error", WEIR_OPT_CHOICE, offsetof(redsync, error), "keep", "what the mean does not say", .choices = "keep|drop"},
