@@ -169,10 +169,59 @@ static void when_it_masks(void **state)
     }
 }
 
+/* However small a tensor is, or alike its elements are: something of it leaves in every step. */
+static void strom_sends_of_every_tensor(void **state)
+{
+    static const size_t two[][2] = {{10, 84}, {1, 300}};
+
+    (void)state;
+    for (kind g = NORMAL; g <= CONSTANT; g++) {
+        coder_rig *r = coder_open("strom:density=0.001", 2, two);
+        for (int step = 0; step < 50; step++) {
+            bool any[2] = {false, false};
+            fill(r->grad, r->bucket.n, g, (uint64_t)step);
+            assert_int_equal(coder_step(r, true), WEIR_OK);
+            for (size_t i = 0; i < r->bucket.n; i++)
+                any[i >= 840] |= r->value[i] != 0;
+            if (!any[0] || !any[1])
+                fail_msg("kind %d, step %d: nothing is sent of tensor %d", g, step, any[0]);
+            coder_commit(r);
+        }
+        coder_close(r);
+    }
+}
+
+/* Of the output layer numbers travel as they are, of both signs; of others one mean, of one. */
+static void redsync_leaves_the_output(void **state)
+{
+    static const size_t two[][2] = {{10, 200}, {10, 200}};
+    coder_rig *r = coder_open("redsync:density=0.01", 2, two);
+    size_t sent[2] = {0}, minus[2] = {0}, alike[2] = {0};
+    float first[2] = {0};
+
+    (void)state;
+    r->tensor[0].output = true;
+    fill(r->grad, r->bucket.n, NORMAL, 3);
+    assert_int_equal(coder_step(r, true), WEIR_OK);
+    for (size_t i = 0; i < r->bucket.n; i++)
+        if (r->value[i] != 0) {
+            int v = i >= 2000;
+            first[v] = first[v] > 0 ? first[v] : fabsf(r->value[i]);
+            sent[v]++;
+            minus[v] += r->value[i] < 0;
+            alike[v] += fabsf(r->value[i]) == first[v];
+            if (!v)
+                assert_true(r->hold[i] == 0 && r->value[i] == r->grad[i]);
+        }
+    assert_true(sent[0] == 20 && minus[0] > 0 && minus[0] < 20 && alike[0] == 1);
+    assert_true(sent[1] == 20 && minus[1] == 0 && alike[1] == 20);
+    coder_close(r);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(selection_sizes), cmocka_unit_test(selection_sizes_later), cmocka_unit_test(largest_are_sent), cmocka_unit_test(strom_follows), cmocka_unit_test(strom_per), cmocka_unit_test(masks), cmocka_unit_test(when_it_masks),
+        cmocka_unit_test(selection_sizes), cmocka_unit_test(selection_sizes_later), cmocka_unit_test(largest_are_sent), cmocka_unit_test(strom_follows), cmocka_unit_test(strom_sends_of_every_tensor), cmocka_unit_test(redsync_leaves_the_output), cmocka_unit_test(strom_per), cmocka_unit_test(masks), cmocka_unit_test(when_it_masks),
     };
 
     if (argc > 1)

@@ -103,7 +103,7 @@ static weir_err letter_rank(weir_net *net, void *arg)
 
 static void damaged_letters(void **state)
 {
-    const char *codecs[] = {"none", "strom", "topk", "half"};
+    const char *codecs[] = {"none", "strom:warmup=0,ramp=0", "topk:warmup=0,ramp=0", "half"};
 
     (void)state;
     for (int i = 0; i < 4; i++) {
@@ -141,7 +141,7 @@ static weir_err nan_rank(weir_net *net, void *arg)
 
 static void not_finite(void **state)
 {
-    const char *codecs[] = {"none", "strom", "onebit"};
+    const char *codecs[] = {"none", "strom:warmup=0,ramp=0", "onebit:warmup=0"};
 
     (void)state;
     for (int i = 0; i < 3; i++) {

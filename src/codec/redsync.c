@@ -6,9 +6,9 @@
  *   trimmed  ratio 0.8, 0.6, ... until k pass; the k largest of those are sent. For tensors below 4 MiB
  *   search   ratio is halved in [0, 1] until k to 2 k pass, and all of them are sent: fewer than k pass: lower, else higher. The threshold serves for `reuse` steps
  * Quantised: one step sends the largest, the next the most negative, all as their mean: places are all that travels. What the mean does not say is held
- * back (error=keep), or dropped with the rest, as the paper seems to do (error=drop).
+ * back (error=keep), or dropped with the rest, as the paper seems to do (error=drop). The output layer, whose few numbers matter most, is sent as it is.
  *
- * Body: places.h, valued unless quantised. */
+ * Body: places.h, valued unless quantised, part by part. */
 #include "codec/sieve.h"
 #include "codec/sparse.h"
 #include "core/vec.h"
@@ -97,6 +97,8 @@ static void by_trimming(weir_sieve *q, size_t k)
     weir_sieve_thin(q, k);
 }
 
+static bool quantises(const redsync *s, int v) { return s->quantise && !s->sparse.bucket->view[v].tensor->output; }
+
 /* Chooses what is sent of a tensor; x is made, and nothing taken from it yet. */
 static void choose(redsync *s, weir_feed *f, int v, weir_turn turn, size_t k, int side)
 {
@@ -106,7 +108,7 @@ static void choose(redsync *s, weir_feed *f, int v, weir_turn turn, size_t k, in
     weir_sieve *q = &s->sieve;
     float *next = &s->sparse.next[v];
 
-    if (search && !s->quantise && s->sparse.now[v] > 0 && turn.step % (uint64_t)s->reuse) {
+    if (search && !quantises(s, v) && s->sparse.now[v] > 0 && turn.step % (uint64_t)s->reuse) {
         weir_sieve_over(q, f, w, *next = s->sparse.now[v], side);
         if (q->count && q->count <= q->room) {
             weir_sieve_thin(q, 2 * k < n ? 2 * k : n);
@@ -126,7 +128,7 @@ static void choose(redsync *s, weir_feed *f, int v, weir_turn turn, size_t k, in
 }
 
 /* Takes from x what is sent of it, and says what that is in the mean. */
-static float take(redsync *s, weir_feed *f, size_t at)
+static float take(redsync *s, weir_feed *f, size_t at, bool quantise)
 {
     const weir_sieve *q = &s->sieve;
     float *x = weir_feed_place(f, at), mean;
@@ -138,7 +140,7 @@ static float take(redsync *s, weir_feed *f, size_t at)
     for (size_t k = 0; k < q->count; k++) {
         size_t i = q->word[k] >> 1;
         weir_places_ask(q->word, q->count, k, x);
-        x[i] = s->quantise && s->error == KEEP ? x[i] - (q->word[k] & 1 ? -mean : mean) : 0;
+        x[i] = quantise && s->error == KEEP ? x[i] - (q->word[k] & 1 ? -mean : mean) : 0;
         weir_feed_sent(f, at + i);
     }
     return mean;
@@ -149,11 +151,12 @@ static weir_places write(void *self, weir_turn turn, weir_feed *f, int v, double
     redsync *s = self;
     const weir_view *w = &s->sparse.bucket->view[v];
     size_t n = weir_view_length(w);
+    bool quantise = quantises(s, v);
     float mean;
 
-    choose(s, f, v, turn, weir_codec_share(density, n), s->quantise ? (turn.step % 2 ? -1 : 1) : 0);
-    mean = take(s, f, w->at);
-    return weir_places_write(s->sieve.word, s->sieve.count, n, s->quantise ? NULL : s->sieve.value, s->quantise ? mean : 0, s->rice, to);
+    choose(s, f, v, turn, weir_codec_share(density, n), quantise ? (turn.step % 2 ? -1 : 1) : 0);
+    mean = take(s, f, w->at, quantise);
+    return weir_places_write(s->sieve.word, s->sieve.count, n, quantise ? NULL : s->sieve.value, quantise ? mean : 0, s->rice, to);
 }
 
 /* ---- the verbs ---- */

@@ -74,6 +74,7 @@ weir_sampled weir_select_share(const weir_feed *f, size_t at, size_t n, uint64_t
     }
     s.mean = n ? (float)(sum / (double)n) : 0;
     k = (size_t)(share * (double)n + 0.5);
-    s.level = n ? weir_select(sample, n, k < 1 ? 1 : k > n ? n : k) : 0;
+    s.place = k < 1 ? 1 : k > n ? n : k;
+    s.level = n ? weir_select(sample, n, s.place) : 0;
     return s;
 }

@@ -11,6 +11,7 @@ float weir_select(float *x, size_t n, size_t k);
  * made yet. `sample` has room for WEIR_SAMPLE; *mean and *most are the sample's. */
 typedef struct weir_sampled {
     float level, mean, most;
+    size_t place; /* the level's among the sample, from 1 */
 } weir_sampled;
 weir_sampled weir_select_share(const weir_feed *, size_t at, size_t n, uint64_t turn, int side, double share, float *sample);
 #endif

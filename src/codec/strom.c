@@ -20,6 +20,7 @@ typedef struct strom {
     uint32_t *word;
     weir_sifted tile;
     float *sample;
+    bool inclusive;     /* what equals the threshold is sent, too */
     float shared;       /* per=bucket: the threshold of this turn */
     size_t words, over; /* and what its parts so far have sent, and keep beyond it */
 } strom;
@@ -52,7 +53,7 @@ static size_t usual(const void *self, size_t n, size_t k)
 typedef struct part {
     strom *s;
     size_t n, words, most, over; /* most: as many words as cells are long; over: still beyond the threshold, having sent */
-    float tau;
+    float tau, least; /* what is larger than `least` is sent */
     unsigned char *to; /* cells, once there are too many words */
     bool cells;
 } part;
@@ -107,7 +108,7 @@ static void write_tile(part *p, weir_feed *f, size_t at, size_t from, size_t n)
     const weir_sifted *t = &p->s->tile;
     float *left = weir_feed_place(f, at);
 
-    weir_feed_sift(f, at + from, n, p->tau, p->tau, &p->s->tile);
+    weir_feed_sift(f, at + from, n, p->least, p->tau, &p->s->tile);
     if (p->s->quanta == 1 && !p->cells && p->words + t->count <= p->most) {
         push_all(p, t, (uint32_t)(from << 1));
         return;
@@ -118,11 +119,13 @@ static void write_tile(part *p, weir_feed *f, size_t at, size_t from, size_t n)
     }
 }
 
-/* What the density aimed at passes, by a sample of n elements. */
-static float sampled(const strom *s, const weir_feed *f, size_t at, size_t n, weir_turn turn, double density)
+/* What the density aimed at passes, by a sample of n elements. Where that is the largest of a small tensor, of one with few elements other than 0, or of one whose
+ * elements are all alike, it passes itself: nothing else ever would. */
+static float sampled(strom *s, const weir_feed *f, size_t at, size_t n, weir_turn turn, double density)
 {
     weir_sampled said = weir_select_share(f, at, n, turn.step, 0, density, s->sample);
 
+    s->inclusive = said.level <= 0 || (said.level >= said.most && (said.place == 1 || said.mean >= 0.999f * said.most));
     return said.level > 0 ? said.level : said.most;
 }
 
@@ -163,6 +166,7 @@ static weir_places write(void *self, weir_turn turn, weir_feed *f, int v, double
     float tau = threshold(s, f, v, turn, density);
     part p = {.s = s, .n = weir_view_length(view), .most = room(s, weir_view_length(view)) / 4, .tau = tau > 0 ? tau : INFINITY /* nothing to send yet */, .to = to};
 
+    p.least = s->inclusive && tau > 0 ? nextafterf(tau, 0) : p.tau;
     for (size_t k = 0; k < p.n; k += WEIR_TILE)
         write_tile(&p, f, view->at, k, p.n - k < WEIR_TILE ? p.n - k : WEIR_TILE);
     lift(s, &p, v);

@@ -20,6 +20,7 @@ typedef struct weir_tensor {
     int64_t dim[WEIR_DIMS];
     bool decays; /* weight decay applies: not to biases and norms */
     int ready;   /* backward finishes tensors in rising order of this number; equal numbers together */
+    bool output; /* of the last layer that has any */
 } weir_tensor;
 
 /* Not worth a codec: these make up the dense tail. WEIR_SMALL elements, if nobody says otherwise. */

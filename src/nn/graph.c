@@ -262,7 +262,7 @@ static weir_err name_tensor(const weir_node *n, const weir_weights *w, size_t at
     if (!name)
         return weir_fail_nomem(room);
     snprintf(name, room, "%s.%s", n->name, w->name);
-    *t = (weir_tensor){.name = name, .at = at, .dims = w->shape.dims, .decays = w->decays, .ready = n->ready};
+    *t = (weir_tensor){.name = name, .at = at, .dims = w->shape.dims, .decays = w->decays, .ready = n->ready, .output = n->ready == 0};
     memcpy(t->dim, w->shape.dim, sizeof t->dim);
     t->n = (size_t)weir_shape_count(&w->shape, MAX_PARAMS);
     return WEIR_OK;
