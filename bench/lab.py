@@ -24,7 +24,9 @@ class Lab:
     def __exit__(self, *_): subprocess.run([NETLAB, 'down'], check=True)
 
     def start(self, host, command, **env):
-        return subprocess.Popen([NETLAB, 'exec', str(host), *map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(**env))
+        """held to one core, which hosts share alike: a host cannot borrow another's, as it could not if they were machines"""
+        cores = sorted(os.sched_getaffinity(0))
+        return subprocess.Popen([NETLAB, 'exec', str(host), 'taskset', '-c', str(cores[(host - 1) % len(cores)]), *map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(**env))
 
     def all(self, command, **env):
         """torchrun's variables on every host; rank 0's JSON lines"""
