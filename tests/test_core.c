@@ -181,6 +181,27 @@ static void arenas_give_aligned_zeroed_apart(void **state)
     weir_arena_free(NULL);
 }
 
+static void what_is_beside_another_lies_on_its_page_as_that_does(void **state)
+{
+    weir_arena *a = weir_arena_new();
+    char *other = weir_alloc(a, 8192);
+
+    (void)state;
+    for (size_t off = 0; off <= 4096; off += 4) {
+        size_t bytes = off % 8 ? 100000 : 5000;
+        unsigned char *got = weir_alloc_beside(a, bytes, other + off);
+        assert_non_null(got);
+        assert_int_equal((uintptr_t)got % 4, 0);
+#ifndef __SANITIZE_ADDRESS__ /* there everything is in a block of just its size */
+        assert_int_equal(((uintptr_t)got - (uintptr_t)(other + off)) % 4096, 0);
+#endif
+        assert_int_equal(got[0] | got[bytes - 1], 0);
+        memset(got, 1, bytes);
+    }
+    assert_null(weir_alloc_beside(a, SIZE_MAX - 4000, other));
+    weir_arena_free(a);
+}
+
 static void impossible_sizes_give_null(void **state)
 {
     weir_arena *a = weir_arena_new();
@@ -542,6 +563,7 @@ int main(void)
         cmocka_unit_test(codes_have_names_and_exits),
         cmocka_unit_test(the_log_obeys_level_and_parts),
         cmocka_unit_test(arenas_give_aligned_zeroed_apart),
+        cmocka_unit_test(what_is_beside_another_lies_on_its_page_as_that_does),
         cmocka_unit_test(impossible_sizes_give_null),
         cmocka_unit_test(json_is_compact_and_in_order),
         cmocka_unit_test(json_reads_what_it_wrote),

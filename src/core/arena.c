@@ -13,7 +13,7 @@ enum { ALONE = 1, HUGE = 1 << 30 }; /* every thing gets a block of its own, of i
 #else
 enum { ALONE = 0, HUGE = 2 << 20 };
 #endif
-enum { SMALL_BLOCK = 64 << 10, PAGE = 2 << 20, ALIGN = 64 };
+enum { SMALL_BLOCK = 64 << 10, PAGE = 2 << 20, SMALL_PAGE = 4096, ALIGN = 64 };
 
 typedef struct block {
     struct block *next;
@@ -89,6 +89,17 @@ void *weir_alloc_many(weir_arena *a, size_t n, size_t size)
     size_t bytes;
 
     return __builtin_mul_overflow(n, size, &bytes) ? NULL : weir_alloc(a, bytes);
+}
+
+void *weir_alloc_beside(weir_arena *a, size_t bytes, const void *other)
+{
+    char *at;
+
+    if (ALONE || bytes < SMALL_PAGE)
+        return weir_alloc(a, bytes);
+    if (bytes > SIZE_MAX / 2 || !(at = weir_alloc(a, bytes + SMALL_PAGE)))
+        return NULL;
+    return at + ((uintptr_t)other - (uintptr_t)at) % SMALL_PAGE;
 }
 
 char *weir_copy_text(weir_arena *a, const char *text)

@@ -6,10 +6,10 @@
 
 static const float SLOWED = 1.f / 16; /* of the rate since all last agreed */
 
-static weir_err make_pair(weir_pair *p, size_t n, weir_arena *arena)
+weir_err weir_pair_make(weir_pair *p, const float *grad, size_t n, weir_arena *arena)
 {
-    p->now = WEIR_NEW(arena, float, n);
-    p->next = WEIR_NEW(arena, float, n);
+    p->now = weir_alloc_beside(arena, n * sizeof(float), grad);
+    p->next = weir_alloc_beside(arena, n * sizeof(float), grad);
     return p->now && p->next ? WEIR_OK : weir_fail_nomem(2 * n * sizeof(float));
 }
 
@@ -24,12 +24,12 @@ static weir_err make_memory(weir_lane *lane, weir_arena *arena)
     }
     if (!residual || lane->bucket->dry)
         return WEIR_OK;
-    WEIR_TRY(make_pair(&lane->held, lane->bucket->n, arena));
+    WEIR_TRY(weir_pair_make(&lane->held, lane->bucket->grad, lane->bucket->n, arena));
     if (!(lane->told.tau = WEIR_NEW(arena, float, lane->bucket->views)))
         return weir_fail_nomem((size_t)lane->bucket->views * sizeof(float));
     if (!correct || !lane->optim->momentum || !lane->optim->momentum(lane->stepper, &lane->momentum))
         return WEIR_OK;
-    return make_pair(&lane->speed, lane->bucket->n, arena);
+    return weir_pair_make(&lane->speed, lane->bucket->grad, lane->bucket->n, arena);
 }
 
 static weir_err make_lane(weir_lane *lane, weir_bucket *bucket, const char *codec, const char *optim, weir_arena *arena)

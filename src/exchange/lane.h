@@ -101,7 +101,8 @@ weir_err weir_rivals_make(weir_lane *, const char *spec, weir_arena *);
 weir_err weir_rivals_init(weir_lane *, weir_arena *);
 void weir_lane_fold(weir_lane *);
 
-void weir_pair_turn(weir_pair *); /* what is fresh counts */
+weir_err weir_pair_make(weir_pair *, const float *grad, size_t n, weir_arena *); /* to be gone through together with these gradients */
+void weir_pair_turn(weir_pair *);                                               /* what is fresh counts */
 
 /* What is held back here, and momentum, on all members of a group, becomes its first one's. [blocks] */
 weir_err weir_lane_collect(weir_lane *, weir_coll_use *, weir_group *);

@@ -45,13 +45,11 @@ void weir_stripes_drop(weir_lane *l)
     l->owned = (weir_pair){0};
 }
 
-static weir_err make_owned(weir_lane *l, size_t n, weir_arena *arena)
+static weir_err make_owned(weir_lane *l, size_t at, size_t n, weir_arena *arena)
 {
     if (!l->feedback->residual || l->bucket->dry)
         return WEIR_OK;
-    l->owned.now = WEIR_NEW(arena, float, n);
-    l->owned.next = WEIR_NEW(arena, float, n);
-    return l->owned.now && l->owned.next ? WEIR_OK : weir_fail_nomem(2 * n * sizeof(float));
+    return weir_pair_make(&l->owned, l->bucket->grad + at, n, arena);
 }
 
 /* A stripe of nothing: for whom it is to say that it owns nothing. */
@@ -64,7 +62,7 @@ static weir_err make_none(weir_lane *l, weir_arena *arena)
     weir_stripes_drop(l);
     l->stripe = s;
     l->mine = 0;
-    return make_owned(l, 0, arena);
+    return make_owned(l, 0, 0, arena);
 }
 
 weir_err weir_stripes_make(weir_lane *l, const weir_group *g, weir_arena *arena)
@@ -85,5 +83,5 @@ weir_err weir_stripes_make(weir_lane *l, const weir_group *g, weir_arena *arena)
     l->stripe = s;
     l->stripes = g->size;
     l->mine = g->me;
-    return make_owned(l, s[g->me].bucket.n, arena);
+    return make_owned(l, s[g->me].at, s[g->me].bucket.n, arena);
 }

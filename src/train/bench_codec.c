@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROUNDS = 20, WIDTH = 4096, POOL = 1 << 20, STRIDE = 50000 };
+enum { ROUNDS = 20, WIDTH = 4096, POOL = 1 << 20, STRIDE = 49 * 1024 }; /* whole pages: what a lane holds back lies beside its gradient (core/arena.h) */
 
 /* One codec, one bucket of one square-ish matrix, a fresh gradient a round: a window of a pool of normal numbers that moves on. */
 typedef struct trial {
@@ -50,8 +50,8 @@ static weir_err open_trial(trial *t, const char *spec, size_t floats, weir_arena
     t->codec = (const weir_codec *)plug;
     WEIR_TRY(t->codec->init(t->self, &t->bucket, arena));
     t->pool = WEIR_NEW(arena, float, n + POOL);
-    t->held = WEIR_NEW(arena, float, n);
-    t->hold = WEIR_NEW(arena, float, n);
+    t->held = weir_alloc_beside(arena, n * sizeof(float), t->pool);
+    t->hold = weir_alloc_beside(arena, n * sizeof(float), t->pool);
     t->acc = WEIR_NEW(arena, float, n);
     t->msg = weir_alloc(arena, t->codec->bound(t->self));
     t->feed.tile = WEIR_NEW(arena, float, WEIR_TILE);
