@@ -19,7 +19,7 @@ typedef struct trial {
     weir_feed feed;
     float *pool, *held, *hold, *acc;
     char *msg;
-    size_t len, sent; /* bytes of the last message; of a round's */
+    size_t len, sent; /* bytes of the last message; of all */
     double encode[ROUNDS], decode[ROUNDS], copy[ROUNDS];
 } trial;
 
@@ -76,7 +76,7 @@ static weir_err step(trial *t, int round)
     begun = weir_now(rt);
     memcpy(t->acc, t->feed.grad, n * sizeof(float));
     t->copy[round] = weir_now(rt) - begun;
-    t->encode[round] = t->sent = 0;
+    t->encode[round] = 0;
     for (; turn.round < t->codec->rounds; turn.round++) {
         begun = weir_now(rt);
         WEIR_TRY(t->codec->encode(t->self, turn, &t->feed, t->msg, &t->len));
@@ -103,7 +103,7 @@ static weir_err step(trial *t, int round)
 
 static weir_err run_trial(trial *t, const char *spec, size_t floats, bool json, FILE *out, weir_arena *arena)
 {
-    double bytes, e, d, c;
+    double bytes, e, d, c, ratio;
     char text[200];
 
     WEIR_TRY(open_trial(t, spec, floats, arena));
@@ -111,6 +111,7 @@ static weir_err run_trial(trial *t, const char *spec, size_t floats, bool json, 
         WEIR_TRY(step(t, round));
     bytes = (double)t->bucket.n * sizeof(float) * 1e-9;
     e = bytes / median(t->encode), d = bytes / median(t->decode), c = bytes / median(t->copy);
+    ratio = ROUNDS * bytes * 1e9 / (double)t->sent;
     weir_json *j = weir_json_object();
     if (!j)
         return weir_fail_nomem(0);
@@ -120,9 +121,8 @@ static weir_err run_trial(trial *t, const char *spec, size_t floats, bool json, 
     weir_json_put_real(j, "encode_gb_per_s", e);
     weir_json_put_real(j, "decode_gb_per_s", d);
     weir_json_put_real(j, "copy_gb_per_s", c);
-    weir_json_put_real(j, "ratio", bytes * 1e9 / (double)t->sent);
-    snprintf(text, sizeof text, "%s, %zu floats: encode %.2f GB/s (%.2f x copy), decode %.2f GB/s (%.2f x), copy %.2f GB/s, ratio %.1f", spec, t->bucket.n, e, e / c, d, d / c, c,
-             bytes * 1e9 / (double)t->sent);
+    weir_json_put_real(j, "ratio", ratio);
+    snprintf(text, sizeof text, "%s, %zu floats: encode %.2f GB/s (%.2f x copy), decode %.2f GB/s (%.2f x), copy %.2f GB/s, ratio %.1f", spec, t->bucket.n, e, e / c, d, d / c, c, ratio);
     return weir_bench_print(out, j, json, text);
 }
 
