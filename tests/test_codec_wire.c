@@ -152,10 +152,30 @@ static void wire_bytes_of_places(void **state)
     }
 }
 
+/* Strom's messages are the shortest of the three forms, in a ramp too. */
+static void shortest_form(void **state)
+{
+    static const size_t one[][2] = {{100, 300}};
+    static const struct { const char *spec; int how; } row[] = {
+        {"strom:density=0.25,ramp=0", 1}, {"strom:density=0.1,ramp=0", 1}, {"strom:density=0.05,ramp=0", 1}, {"strom:density=0.25,ramp=0,pack=none", 2}, {"strom:density=0.01,pack=none", 0}, {"strom:density=1,ramp=0", 2}};
+
+    (void)state;
+    for (size_t k = 0; k < sizeof row / sizeof *row; k++) {
+        coder_rig *r = coder_open(row[k].spec, 1, one);
+        fill(r->grad, r->bucket.n, NORMAL, 1);
+        assert_int_equal(coder_step(r, true), WEIR_OK);
+        if (r->msg[16 + 8] != row[k].how || r->len > 16 + 16 + 7500)
+            fail_msg("%s: %zu bytes in form %d", row[k].spec, r->len, r->msg[16 + 8]);
+        if (row[k].how == 1)
+            assert_true(r->len < 16 + 16 + 7000);
+        coder_close(r);
+    }
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(fresh_instance), cmocka_unit_test(flipped_heads), cmocka_unit_test(wire_bytes), cmocka_unit_test(wire_bytes_of_many), cmocka_unit_test(wire_bytes_of_places),
+        cmocka_unit_test(fresh_instance), cmocka_unit_test(flipped_heads), cmocka_unit_test(wire_bytes), cmocka_unit_test(wire_bytes_of_many), cmocka_unit_test(wire_bytes_of_places), cmocka_unit_test(shortest_form),
     };
 
     if (argc > 1)

@@ -16,18 +16,22 @@ void weir_cells_add(unsigned char *cells, int bits, size_t i, int by)
     *byte = (unsigned char)((*byte & ~(mask << at)) | ((now + (unsigned)by) & mask) << at);
 }
 
-weir_places weir_places_write(const uint32_t *word, size_t words, size_t n, const float *values, float value, bool rice, unsigned char *to)
+weir_places weir_places_write(const uint32_t *word, size_t words, size_t n, const float *values, float value, bool rice, unsigned char *to, size_t room)
 {
     weir_places r = {.value = value, .words = (uint32_t)words, .valued = values != NULL};
     size_t bytes = 0;
 
     if (rice && words) {
         r.bits = (uint8_t)weir_rice_fit(n, words);
-        bytes = weir_rice_write(word, words, r.bits, to, 4 * words);
+        bytes = weir_rice_write(word, words, r.bits, to, room < 4 * words ? room : 4 * words);
         r.how = bytes ? WEIR_PLACES_RICE : WEIR_PLACES_WORDS;
     }
     if (r.how == WEIR_PLACES_WORDS) {
         r.bits = 0;
+        if (4 * words > room) {
+            r.how = WEIR_PLACES_CELLS;
+            return r;
+        }
         if ((bytes = 4 * words)) /* of none there may be no memory */
             memcpy(to, word, bytes);
     }

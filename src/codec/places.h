@@ -24,9 +24,9 @@ _Static_assert(sizeof(weir_places) == 16, "rows have no holes");
 
 static inline size_t weir_cells_bytes(size_t n, int bits) { return (n * (size_t)bits + 31) / 32 * 4; }
 void weir_cells_add(unsigned char *cells, int bits, size_t i, int by);
-/* Writes the words of a tensor of n elements at `to`, as words or, if that is shorter, by rice; `values` NULL: none. What it came to. There is room for
- * 4 bytes a word, 4 more for each value. */
-weir_places weir_places_write(const uint32_t *word, size_t words, size_t n, const float *values, float value, bool rice, unsigned char *to);
+/* Writes the words of a tensor of n elements at `to`, as words or, if that is shorter, by rice, in at most `room` bytes; values behind them, for which there is room
+ * besides; NULL: none. What it came to; `how` is cells if the words got too long: these are the caller's to write. */
+weir_places weir_places_write(const uint32_t *word, size_t words, size_t n, const float *values, float value, bool rice, unsigned char *to, size_t room);
 
 /* Bytes that so many words of n elements usually come to. */
 size_t weir_places_usual(size_t n, size_t words, bool valued, bool rice);

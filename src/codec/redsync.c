@@ -156,7 +156,7 @@ static weir_places write(void *self, weir_turn turn, weir_feed *f, int v, double
 
     choose(s, f, v, turn, weir_codec_share(density, n), quantise ? (turn.step % 2 ? -1 : 1) : 0);
     mean = take(s, f, w->at, quantise);
-    return weir_places_write(s->sieve.word, s->sieve.count, n, quantise ? NULL : s->sieve.value, quantise ? mean : 0, s->rice, to);
+    return weir_places_write(s->sieve.word, s->sieve.count, n, quantise ? NULL : s->sieve.value, quantise ? mean : 0, s->rice, to, 4 * s->sieve.count);
 }
 
 /* ---- the verbs ---- */

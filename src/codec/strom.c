@@ -40,6 +40,14 @@ static const weir_opt options[] = {
 /* Never more than the cells: words are given up when they get longer. */
 static size_t room(const void *self, size_t n) { return weir_cells_bytes(n, ((const strom *)self)->cell); }
 
+/* As many words are kept before cells take over: those that are as long as the cells; by rice they get shorter, so twice what the ramp begins with if that is more. */
+static size_t most_words(const strom *s, size_t n)
+{
+    size_t plain = room(s, n) / 4, packed = s->pack == WEIR_PLACES_RICE ? weir_sparse_twice(&s->sparse, n) : 0;
+
+    return plain > packed ? plain : packed;
+}
+
 static size_t usual(const void *self, size_t n, size_t k)
 {
     size_t words = weir_places_usual(n, k, false, ((const strom *)self)->pack == WEIR_PLACES_RICE), cells = room(self, n);
@@ -52,7 +60,7 @@ static size_t usual(const void *self, size_t n, size_t k)
 /* One tensor's part being written. */
 typedef struct part {
     strom *s;
-    size_t n, words, most, over; /* most: as many words as cells are long; over: still beyond the threshold, having sent */
+    size_t n, words, most, over; /* most: more words than this become cells; over: still beyond the threshold, having sent */
     float tau, least; /* what is larger than `least` is sent */
     unsigned char *to; /* cells, once there are too many words */
     bool cells;
@@ -164,14 +172,18 @@ static weir_places write(void *self, weir_turn turn, weir_feed *f, int v, double
     strom *s = self;
     const weir_view *view = &s->sparse.bucket->view[v];
     float tau = threshold(s, f, v, turn, density);
-    part p = {.s = s, .n = weir_view_length(view), .most = room(s, weir_view_length(view)) / 4, .tau = tau > 0 ? tau : INFINITY /* nothing to send yet */, .to = to};
+    part p = {.s = s, .n = weir_view_length(view), .most = most_words(s, weir_view_length(view)), .tau = tau > 0 ? tau : INFINITY /* nothing to send yet */, .to = to};
 
     p.least = s->inclusive && tau > 0 ? nextafterf(tau, 0) : p.tau;
     for (size_t k = 0; k < p.n; k += WEIR_TILE)
         write_tile(&p, f, view->at, k, p.n - k < WEIR_TILE ? p.n - k : WEIR_TILE);
     lift(s, &p, v);
-    if (!p.cells)
-        return weir_places_write(s->word, p.words, p.n, NULL, tau, s->pack == WEIR_PLACES_RICE, to);
+    if (!p.cells) {
+        weir_places r = weir_places_write(s->word, p.words, p.n, NULL, tau, s->pack == WEIR_PLACES_RICE, to, room(s, p.n));
+        if (r.how != WEIR_PLACES_CELLS)
+            return r;
+        to_cells(&p);
+    }
     return (weir_places){.value = tau, .words = (uint32_t)p.words, .how = WEIR_PLACES_CELLS, .bits = (uint8_t)s->cell, .bytes = (uint32_t)room(s, p.n)};
 }
 
@@ -187,11 +199,11 @@ static weir_err init(void *self, const weir_bucket *b, weir_arena *arena)
     s->cell = s->quanta > 7 ? 8 : s->quanta > 1 ? 4 : 2;
     if (b->dry)
         return WEIR_OK;
-    s->word = WEIR_NEW(arena, uint32_t, room(s, most) / 4);
+    s->word = WEIR_NEW(arena, uint32_t, most_words(s, most));
     s->tile.word = WEIR_NEW(arena, uint32_t, WEIR_TILE + WEIR_SIFT_SPARE);
     s->tile.value = WEIR_NEW(arena, float, WEIR_TILE + WEIR_SIFT_SPARE);
     s->sample = WEIR_NEW(arena, float, WEIR_SAMPLE);
-    return s->word && s->tile.word && s->tile.value && s->sample ? WEIR_OK : weir_fail_nomem(room(s, most));
+    return s->word && s->tile.word && s->tile.value && s->sample ? WEIR_OK : weir_fail_nomem(4 * most_words(s, most));
 }
 
 static weir_err state(void *self, weir_io *io)

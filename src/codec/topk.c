@@ -48,7 +48,7 @@ static weir_places write(void *self, weir_turn turn, weir_feed *f, int view, dou
         x[i] = 0;
         weir_feed_sent(f, v->at + i);
     }
-    return weir_places_write(q->word, q->count, weir_view_length(v), q->value, 0, s->rice, to);
+    return weir_places_write(q->word, q->count, weir_view_length(v), q->value, 0, s->rice, to, 4 * q->count);
 }
 
 weir_err weir_topk_init(weir_topk *s, const weir_codec *codec, const weir_bucket *b, weir_arena *arena)
