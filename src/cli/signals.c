@@ -88,15 +88,11 @@ static weir_err check_workers(const weir_settings *s, const weir_place *place)
 weir_err cli_enter(const weir_settings *s, atomic_int *stop, weir_place *place)
 {
     char name[32];
-    weir_net_facts facts;
+    bool simulated;
 
     WEIR_TRY(weir_settings_place(s, place));
     WEIR_TRY(check_workers(s, place));
-    WEIR_TRY(weir_net_check(s->net, &facts));
-    if (facts.simulated && facts.ranks && s->workers != facts.ranks && weir_settings_given(s, "workers"))
-        return weir_fail(WEIR_MISFIT, "--workers %lld, but --net %s has %d nodes: leave one of them out", (long long)s->workers, s->net, facts.ranks);
-    if (facts.simulated && place->size == 1 && (weir_settings_given(s, "workers") || !facts.ranks)) /* as many as --workers says, if it does */
-        place->size = (int)s->workers;
+    WEIR_TRY(weir_settings_simulated(s, place, &simulated));
     if (place->size > 1) {
         snprintf(name, sizeof name, "rank %d", place->rank);
         weir_log_name(name);

@@ -43,19 +43,17 @@ void weir_run_on_event(weir_run *run, void (*event)(void *, const char *), void 
 static weir_err train(weir_run *run, weir_result *result)
 {
     weir_settings s = run->set;
-    weir_net_facts facts;
     weir_place place;
+    bool simulated;
     int stopped;
 
     WEIR_TRY(weir_settings_resume(&s));
     WEIR_TRY(weir_settings_check(&s));
     WEIR_TRY(weir_settings_place(&s, &place));
-    WEIR_TRY(weir_net_check(s.net, &facts));
-    if (weir_settings_given(&s, "workers") && s.workers > 1 && place.size == 1 && !facts.simulated) /* what a resumed run had says nothing of this one */
+    WEIR_TRY(weir_settings_simulated(&s, &place, &simulated));
+    if (weir_settings_given(&s, "workers") && s.workers > 1 && place.size == 1 && !simulated) /* what a resumed run had says nothing of this one */
         return weir_fail(WEIR_MISFIT, "a run in a process of yours is one rank: start the process %lld times with RANK and WORLD_SIZE set",
                          (long long)s.workers);
-    if (facts.simulated && place.size == 1 && (weir_settings_given(&s, "workers") || !facts.ranks))
-        place.size = (int)s.workers;
     return weir_train_run(&s, &place, &run->hooks, result, &stopped);
 }
 

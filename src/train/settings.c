@@ -245,3 +245,19 @@ weir_err weir_settings_place(const weir_settings *s, weir_place *out)
     *out = p;
     return WEIR_OK;
 }
+
+weir_err weir_settings_simulated(const weir_settings *s, weir_place *place, bool *simulated)
+{
+    weir_net_facts facts;
+    bool given = weir_settings_given(s, "workers");
+
+    WEIR_TRY(weir_net_check(s->net, &facts));
+    *simulated = facts.simulated;
+    if (!facts.simulated)
+        return WEIR_OK;
+    if (facts.ranks && given && s->workers != facts.ranks)
+        return weir_fail(WEIR_MISFIT, "--workers %lld, but --net %s has %d nodes: leave one of them out", (long long)s->workers, s->net, facts.ranks);
+    if (place->size == 1 && (given || !facts.ranks))
+        place->size = (int)s->workers;
+    return WEIR_OK;
+}
