@@ -134,7 +134,7 @@ def test_another_rate_is_warned_of(tmp_path):
 
 def test_a_run_that_is_over_before_it_compresses_is_warned_of(tmp_path):
     _, err = train(tmp_path / 'a', '--steps', 4, '--workers', 2, '--codec', 'strom', *COMMON)  # an epoch has 32 steps
-    assert 'its first 16 steps are dense and this run has 4; strom:warmup=0' in err and events(tmp_path / 'a', 'warning')
+    assert 'the first 16 steps of strom are dense and this run has 4; its options warmup and ramp' in err and events(tmp_path / 'a', 'warning')
     assert all(e['density'] == 1 for e in events(tmp_path / 'a', 'step'))
 
 
@@ -148,3 +148,27 @@ def test_those_who_come_later_miss_nothing(tmp_path):
 def test_exact_and_a_codec_do_not_mix(tmp_path):
     _, err = train(tmp_path / 'run', '--steps', 2, '--workers', 2, '--exact', 'yes', '--codec', 'strom', *COMMON, code=16)
     assert '--exact' in err and '--codec strom' in err
+
+
+@pytest.mark.parametrize('codec,then,lost', [('strom:warmup=0,ramp=0', 'none', 'residual'), ('onebit:warmup=0', 'topk:warmup=0,ramp=0', 'owner-residual'), ('strom:warmup=0,ramp=0', 'strom:warmup=0,ramp=0,residual=no', 'residual')])
+def test_what_is_held_back_is_never_lost(tmp_path, codec, then, lost):
+    out, plain = tmp_path / 'run', ['--model', 'lenet', '--data', SMALL, '--batch', 32, '--threads', 1]
+    train(out, '--steps', 8, '--workers', 2, '--codec', codec, *plain)
+    _, err = weir('train', '--resume', out, '--codec', then, '--steps', 12, '--quiet', code=16)
+    assert f'.{lost} would be lost' in err and f'saved with --codec {codec}' in err and 'warmup=1e6' in err
+    train(out, '--resume', out, '--codec', codec.split(':')[0] + ':warmup=1e6', '--steps', 12)
+    kept = tensors(out / 'latest' / 'state.safetensors')
+    assert [k for k in kept if k.endswith('residual')] and not any(np.any(v) for k, v in kept.items() if k.endswith('residual'))
+
+
+def test_momentum_is_not_taken_for_the_decays(tmp_path):
+    train(tmp_path / 'run', '--steps', 8, '--workers', 2, '--codec', 'strom:warmup=0,ramp=0', *COMMON)
+    _, err = weir('train', '--resume', tmp_path / 'run', '--codec', 'none', '--steps', 12, '--quiet', code=16)
+    assert 'weight.momentum is missing' in err and 'saved with --codec strom' in err
+
+
+@pytest.mark.parametrize('codec', ['strom:warmup=0,ramp=0', 'terngrad', 'onebit:warmup=0'])
+def test_one_worker_is_the_serial_trainer(tmp_path, codec):
+    train(tmp_path / 'dense', '--steps', 20, *COMMON)
+    train(tmp_path / 'coded', '--steps', 20, '--codec', codec, *COMMON)
+    assert distance(weights(tmp_path / 'coded'), weights(tmp_path / 'dense')) <= 1e-6

@@ -29,7 +29,7 @@ static void write(const void *self, const weir_part *p, const float *x, float *v
     int8_t level[BLOCK];
 
     *value = norm;
-    weir_quant_best()->draw(level, x, norm > 0 ? (float)s->levels / norm : 0, (int)s->levels, p->draw, p->at, p->n);
+    weir_quant_best()->draw(level, x, norm > 256 * FLT_MIN ? (float)s->levels / norm : 0 /* of less the factor would be infinite */, (int)s->levels, p->draw, p->at, p->n);
     weir_levels_pack(level, p->n, s->fixed.bits, bits);
 }
 

@@ -5,6 +5,7 @@
 #include "codec/levels.h"
 #include "codec/quant.h"
 #include "core/vec.h"
+#include <float.h>
 
 enum { BLOCK = 512, BITS = 2 }; /* blocks of whole words: one behind the other they are the tensor's levels */
 
@@ -35,7 +36,7 @@ static void write(const void *self, const weir_part *p, const float *x, float *v
 
     for (size_t k = 0, n; k < p->n; k += n, to += weir_levels_bytes(n, BITS)) {
         n = p->n - k < BLOCK ? p->n - k : BLOCK;
-        weir_quant_best()->draw(level, x + k, most > 0 ? 1 / most : 0, 1, p->draw, p->at + k, n);
+        weir_quant_best()->draw(level, x + k, most > FLT_MIN ? 1 / most : 0 /* of less it would be infinite */, 1, p->draw, p->at + k, n);
         weir_levels_pack(level, n, BITS, to);
     }
 }

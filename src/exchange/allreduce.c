@@ -1,4 +1,5 @@
 /* allreduce.c - everybody sums the gradient, everybody steps: synchronous SGD. */
+#include "core/log.h"
 #include "exchange/choose.h"
 #include "exchange/hier.h"
 #include "exchange/parts.h"
@@ -52,6 +53,8 @@ static weir_err init(void *self, const weir_exchange_env *env)
     }
     if (x->levels)
         WEIR_TRY(weir_hier_open(&x->level, env->same, env->coll, x->each, env->arena));
+    if (x->levels && x->level.machines == 1 && env->same->me == 0)
+        weir_log(WEIR_LOG_WARN, "exchange", "--exchange allreduce:hier=yes: all workers are on one machine, and nothing is compressed");
     WEIR_TRY(make_ways(x, env));
     WEIR_TRY(weir_choose_make(env, &x->choose));
     return x->parts ? WEIR_OK : weir_parts_make(env->lane, env->lanes, env->arena, &x->parts);

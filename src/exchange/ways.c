@@ -311,7 +311,7 @@ static weir_err sum(weir_lane *l, weir_ways *w, weir_coll_use *coll, weir_group 
 {
     weir_feed f;
 
-    if (!l->feedback || turn.epochs < l->feedback->warmup)
+    if (!l->feedback || turn.epochs < l->feedback->warmup || g->size == 1) /* alone there is nobody to send less to */
         return plain(l, w, coll, g, turn, scale);
     if (weir_net_dry(g->net))
         return rehearse(l, w, coll, g, turn);

@@ -44,7 +44,7 @@ static weir_err state(void *self, const weir_bucket *b, weir_io *io)
 {
     const sgd *s = self;
 
-    return s->v ? weir_bucket_keep(b, "momentum", s->v, WEIR_KEEP_SAME, io) : WEIR_OK;
+    return s->v ? weir_bucket_keep(b, s->apart ? "decay-momentum" : "momentum", s->v, WEIR_KEEP_SAME, io) : WEIR_OK;
 }
 
 static bool momentum(void *self, weir_momentum *out)

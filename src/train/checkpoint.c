@@ -321,7 +321,7 @@ static weir_err load_pair(const weir_ckpt_pair *p, const char *dir, int workers,
         const weir_tensor *t = &body->tensor[i];
         WEIR_TRY(weir_st_read(model, weir_st_find(model, t->name), 0, body->param + t->at, t->n * sizeof(float)));
     }
-    return weir_ckpt_read_state(p->st[WEIR_CKPT_STATE], dir, p->info.workers == workers, body->state, body->arg, left);
+    return weir_ckpt_read_state(p->st[WEIR_CKPT_STATE], dir, p->info.workers == workers, body, left);
 }
 
 weir_err weir_ckpt_load(const char *dir, int workers, const weir_ckpt_body *body, size_t *left)

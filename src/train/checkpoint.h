@@ -35,6 +35,7 @@ typedef struct weir_ckpt_body {
     float *param;
     weir_err (*state)(void *arg, weir_io *); /* NULL: none */
     void *arg;
+    weir_err (*unused)(const char *name); /* told of each field that `state` did not ask for; an error ends the loading. NULL: nobody wants to know */
 } weir_ckpt_body;
 
 typedef struct weir_ckpt_saved {

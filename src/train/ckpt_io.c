@@ -115,19 +115,21 @@ static weir_err load_u64(weir_io *io, const char *name, uint64_t *x, size_t n, w
     return t ? weir_st_read(l->st, t, 0, x, n * sizeof *x) : WEIR_OK;
 }
 
-weir_err weir_ckpt_read_state(const weir_st *st, const char *path, bool alike, weir_err (*state)(void *, weir_io *), void *arg,
-                              size_t *left)
+weir_err weir_ckpt_read_state(const weir_st *st, const char *path, bool alike, const weir_ckpt_body *body, size_t *left)
 {
     loader l = {.io = {.loading = true, .range = load_range, .u64 = load_u64}, .st = st, .path = path, .alike = alike};
     size_t count, rest = 0;
+    const weir_st_tensor *all = weir_st_tensors(st, &count);
     weir_err err;
 
-    weir_st_tensors(st, &count);
     if (!(l.taken = calloc(count + 1, sizeof *l.taken)))
         return weir_fail_nomem(count + 1);
-    err = state ? state(arg, &l.io) : WEIR_OK;
-    for (size_t i = 0; i < count; i++)
-        rest += !l.taken[i];
+    err = body->state ? body->state(body->arg, &l.io) : WEIR_OK;
+    for (size_t i = 0; i < count && !err; i++)
+        if (!l.taken[i]) {
+            rest++;
+            err = body->unused ? body->unused(all[i].name) : WEIR_OK;
+        }
     free(l.taken);
     WEIR_TRY(err);
     *left = rest;

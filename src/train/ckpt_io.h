@@ -4,11 +4,11 @@
 #ifndef WEIR_TRAIN_CKPT_IO_H
 #define WEIR_TRAIN_CKPT_IO_H
 #include "core/state.h"
+#include "train/checkpoint.h"
 #include "train/safetensors.h"
 
 /* Lists what `state` has. Floats are not copied (short fields are, and may be a caller's locals). */
 weir_err weir_ckpt_list_state(weir_st_list *, weir_arena *, weir_err (*state)(void *arg, weir_io *), void *arg);
 /* Lets `state` read its fields. alike: the run has as many workers as the one that saved. *left: fields that nobody asked for. */
-weir_err weir_ckpt_read_state(const weir_st *, const char *path, bool alike, weir_err (*state)(void *arg, weir_io *), void *arg,
-                              size_t *left);
+weir_err weir_ckpt_read_state(const weir_st *, const char *path, bool alike, const weir_ckpt_body *, size_t *left);
 #endif

@@ -63,7 +63,7 @@ weir_err weir_report_start(weir_journal *j, const weir_trainer *t)
 static weir_err warn_of(weir_journal *j, const weir_trainer *t, const weir_rival *r)
 {
     char text[WEIR_WARNINGS][WEIR_WHY_MAX];
-    weir_plans plans = {r->codec, r->feedback, t->lane->optim, t->set->lr, (double)t->steps, (double)t->epoch_steps};
+    weir_plans plans = {r->codec, r->feedback, t->lane->optim, t->set->codec, t->set->lr, (double)t->steps, (double)t->epoch_steps};
     int n = weir_warnings(&plans, text);
 
     for (int i = 0; i < n; i++) {

@@ -10,7 +10,7 @@ typedef struct weir_plans {
     const weir_codec *codec;
     const weir_feedback *feedback; /* NULL: floats as they are */
     const weir_optim *optim;
-    const char *lr;
+    const char *spec, *lr; /* as the user wrote them: the codec is this, or one to choose from */
     double steps, epoch_steps; /* of the whole run; of an epoch */
 } weir_plans;
 /* A sentence for each, by what codec and optimiser declare of themselves, and by how long the run is; how many there are. */
