@@ -252,6 +252,7 @@ static weir_err write_end(weir_journal *j, const weir_trainer *t, const weir_tal
 weir_err weir_report_end(weir_journal *j, weir_trainer *t, const weir_tally *y, double wall_s, int stopped, weir_result *result)
 {
     double sent[] = {(double)t->sent, (double)t->warm_sent};
+    char less[120] = "";
     int replicas;
 
     *result = (weir_result){.steps = t->step, .samples = t->samples, .loss = y->loss, .metric = weir_trainer_metric(t), .value = y->value,
@@ -259,12 +260,14 @@ weir_err weir_report_end(weir_journal *j, weir_trainer *t, const weir_tally *y, 
     WEIR_TRY(weir_trainer_replicas(t, &replicas));
     WEIR_TRY(weir_trainer_sum(t, sent, 2));
     WEIR_TRY(write_end(j, t, y, wall_s, stopped, sent, replicas, result));
+    if (strcmp(t->set->codec, "none") && sent[0] > 0 && t->warm_steps)
+        snprintf(less, sizeof less, ", 1/%.1f of the bytes of dense training (1/%.1f after warm-up)", dense_bytes(t) * (double)y->steps / sent[0], dense_bytes(t) * (double)t->warm_steps / sent[1]);
     if (stopped)
         weir_journal_say(j, "stopped by signal %d at step %llu%s%s", stopped, (unsigned long long)t->step,
                          t->set->out ? ", saved in " : "", t->set->out ? t->set->out : "");
     else
-        weir_journal_say(j, "done: %s %.4f (best %.4f), %llu samples in %.1f s, %.0f samples/s", result->metric, y->value, y->best,
-                         (unsigned long long)y->samples, wall_s, result->samples_per_s);
+        weir_journal_say(j, "done: %s %.4f (best %.4f), %llu samples in %.1f s, %.0f samples/s%s", result->metric, y->value, y->best,
+                         (unsigned long long)y->samples, wall_s, result->samples_per_s, less);
     if (replicas > 1)
         return weir_fail(WEIR_DIVERGED, "the replicas disagree: %d different parameter vectors on %d ranks", replicas, t->all.size);
     return WEIR_OK;
