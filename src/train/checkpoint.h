@@ -59,7 +59,7 @@ weir_err weir_ckpt_find(const char *dir, char path[WEIR_CKPT_PATH]);
 weir_err weir_ckpt_peek(const char *path, weir_arena *, weir_ckpt_info *);
 
 /* Reads weights, then state; checks both files whole before the first byte. Weights of other names or shapes: WEIR_MISFIT, names
- * the first tensor that differs, nothing is changed. A state field of another size, or a missing one: WEIR_DAMAGED, and some
+ * the first tensor that differs, nothing is changed. A state field of another size, or a missing one: WEIR_MISFIT too, and some
  * fields may have been read. Fields that may be dropped are left as they are when missing, or when the run that saved had not
  * `workers` workers. *left: how many fields of state nobody asked for (all, where body->state is NULL). */
 weir_err weir_ckpt_load(const char *path, int workers, const weir_ckpt_body *, size_t *left);

@@ -91,7 +91,7 @@ static weir_err find(loader *l, const char *name, weir_st_type type, size_t whol
         return WEIR_OK;
     }
     if (t->type != type || t->bytes != (uint64_t)whole * weir_st_type_size(type))
-        return weir_fail(WEIR_DAMAGED, "%s: state field %s has %" PRIu64 " bytes of %s, %zu of %s were expected", l->path, name,
+        return weir_fail(WEIR_MISFIT, "%s: state field %s has %" PRIu64 " bytes of %s, where these settings want %zu of %s", l->path, name,
                          t->bytes, weir_st_type_name(t->type), whole * weir_st_type_size(type), weir_st_type_name(type));
     *found = t;
     return WEIR_OK;
