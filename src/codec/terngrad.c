@@ -68,7 +68,7 @@ const weir_codec weir_codec_terngrad = {
     .mark = 'N',
     .rate = 0.25,
     .drop = 1,
-    .adamw_drop = 2.9,
+    .adamw_drop = 5.2,
     .init = init,
     WEIR_FIXED,
 };
