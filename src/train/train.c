@@ -7,6 +7,7 @@
 #include "train/gather.h"
 #include "train/report.h"
 #include "train/run.h"
+#include "train/warn.h"
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -174,27 +175,12 @@ static weir_err agree(weir_trainer *t)
     return WEIR_OK;
 }
 
-/* What codecs held back, and the momentum before them, are part of the gradient: nobody may go on without. */
-static weir_err not_lost(const char *name)
-{
-    static const char *const part[] = {"residual", "owner-residual", "corrected"};
-    const char *last = strrchr(name, '.');
-
-    for (size_t i = 0; last && i < sizeof part / sizeof *part; i++)
-        if (!strcmp(last + 1, part[i]))
-            return weir_fail(WEIR_MISFIT, "%s would be lost: the run was saved with a codec that holds back what these settings do not send. Go on with the --codec, and the options of it, that it had; "
-                             "its option warmup=1e6 makes all steps dense from here on, and the first one sends what was held back", name);
-    return WEIR_OK;
-}
-
 static weir_err resume(session *s, weir_trainer *t)
 {
     char path[WEIR_CKPT_PATH];
     size_t left;
-    const char *codec;
     weir_ckpt_info info;
     weir_ckpt_body what = body(t);
-    weir_err err;
 
     if (!s->set->resume)
         return WEIR_OK;
@@ -203,11 +189,8 @@ static weir_err resume(session *s, weir_trainer *t)
     weir_dealt dealt = {info.workers, t->all.size, t->all.me, weir_trainer_state, t};
     what.state = weir_dealt_state;
     what.arg = &dealt;
-    what.unused = t->all.me < info.workers ? not_lost : NULL; /* a rank that was not there when it was saved takes nothing of what each had */
-    err = weir_ckpt_load(path, t->all.size, &what, &left);
-    if (err == WEIR_MISFIT && (codec = strstr(info.settings, "\ncodec ")))
-        return weir_fail(err, "%s; it was saved with --codec %.*s", weir_why_text(), (int)strcspn(codec + 7, "\n"), codec + 7);
-    WEIR_TRY(err);
+    what.unused = t->all.me < info.workers ? weir_never_lost : NULL; /* a rank that was not there when it was saved takes nothing of what each had */
+    WEIR_TRY(weir_saved_with(weir_ckpt_load(path, t->all.size, &what, &left), info.settings));
     if (left && t->all.me == 0)
         weir_log(WEIR_LOG_WARN, "train", "%s: %zu fields of the saved state are not used by these settings", path, left);
     return agree(t);

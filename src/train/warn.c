@@ -2,6 +2,7 @@
 #include "train/warn.h"
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 static const double MUCH = 1; /* points of accuracy */
 
@@ -31,4 +32,23 @@ int weir_warnings(const weir_plans *p, char (*text)[WEIR_WHY_MAX])
         snprintf(text[n++], WEIR_WHY_MAX, "--codec %s with --optim %s loses accuracy: %g points with adamw, when it was measured (docs/CONVERGENCE.md); sgd with momentum loses at most %g points",
                  codec->plug.name, p->optim->plug.name, codec->adamw_drop, codec->drop);
     return n + (too_short(p, text[n]) > 0);
+}
+
+weir_err weir_never_lost(const char *name)
+{
+    static const char *const part[] = {"residual", "owner-residual", "corrected"};
+    const char *last = strrchr(name, '.');
+
+    for (size_t i = 0; last && i < sizeof part / sizeof *part; i++)
+        if (!strcmp(last + 1, part[i]))
+            return weir_fail(WEIR_MISFIT, "%s would be lost: the run was saved with a codec that holds back what these settings do not send. Go on with the --codec, and the options of it, that it had; "
+                             "its option warmup=1e6 makes all steps dense from here on, and the first one sends what was held back", name);
+    return WEIR_OK;
+}
+
+weir_err weir_saved_with(weir_err err, const char *settings)
+{
+    const char *codec = err == WEIR_MISFIT ? strstr(settings, "\ncodec ") : NULL;
+
+    return codec ? weir_fail(err, "%s; it was saved with --codec %.*s", weir_why_text(), (int)strcspn(codec + 7, "\n"), codec + 7) : err;
 }

@@ -15,4 +15,9 @@ typedef struct weir_plans {
 } weir_plans;
 /* A sentence for each, by what codec and optimiser declare of themselves, and by how long the run is; how many there are. */
 int weir_warnings(const weir_plans *, char (*text)[WEIR_WHY_MAX]);
+
+/* A field of a checkpoint that nobody asked for: what codecs held back, and the momentum before them, are part of the gradient, and nobody may go on without. */
+weir_err weir_never_lost(const char *name);
+/* Settings that do not fit a checkpoint: says which codec it was saved with. Other errors stay as they are. */
+weir_err weir_saved_with(weir_err, const char *settings);
 #endif
