@@ -186,9 +186,7 @@ static weir_err resume(session *s, weir_trainer *t)
         return WEIR_OK;
     WEIR_TRY(weir_ckpt_find(s->set->resume, path));
     WEIR_TRY(weir_ckpt_peek(path, t->arena, &info));
-    weir_dealt dealt = {info.workers, t->all.size, t->all.me, weir_trainer_state, t};
-    what.state = weir_dealt_state;
-    what.arg = &dealt;
+    what.state = weir_dealt_state, what.arg = &(weir_dealt){info.workers, t->all.size, t->all.me, weir_trainer_state, t};
     what.unused = t->all.me < info.workers ? weir_never_lost : NULL; /* a rank that was not there when it was saved takes nothing of what each had */
     WEIR_TRY(weir_saved_with(weir_ckpt_load(path, t->all.size, &what, &left), info.settings));
     if (left && t->all.me == 0)
