@@ -43,10 +43,10 @@ static void rice_of_any_gap(void **state)
         len = weir_rice_write(word, words, b, bytes, 1 << 20);
         assert_true(len > 0);
         check_room(word, words, b, bytes, len);
-        weir_rice reader = weir_rice_begin(bytes, len, b);
+        weir_rice reader = weir_rice_begin(bytes, len, words, b);
         assert_true(weir_rice_read(&reader, (size_t)place + 1, back, words));
         assert_memory_equal(word, back, 4 * words);
-        reader = weir_rice_begin(bytes, len - 1, b);
+        reader = weir_rice_begin(bytes, len - 1, words, b);
         assert_false(weir_rice_read(&reader, (size_t)place + 1, back, words));
     }
     free(bytes);
@@ -93,10 +93,17 @@ static void rice(void **state)
         len = weir_rice_write(word, words, b, bytes, 8 * MOST_WORDS);
         assert_true(len > 0);
         check_room(word, words, b, bytes, len);
-        weir_rice reader = weir_rice_begin(bytes, len, b);
+        weir_rice reader = weir_rice_begin(bytes, len, words, b);
         assert_true(weir_rice_read(&reader, N, back, words));
         assert_memory_equal(word, back, 4 * words);
-        reader = weir_rice_begin(bytes, len, b);
+        reader = weir_rice_begin(bytes, len, words, b);
+        for (size_t k = 0, some; k < words; k += some) { /* a few at a time, from anywhere */
+            some = 1 + weir_rng_u32(&r) % 40;
+            some = some < words - k ? some : words - k;
+            assert_true(weir_rice_read(&reader, N, back + k, some));
+        }
+        assert_memory_equal(word, back, 4 * words);
+        reader = weir_rice_begin(bytes, len, words, b);
         assert_false(weir_rice_read(&reader, N - 1, back, words)); /* the last place is beyond */
         double share = (double)words / N, entropy = (-share * log2(share) - (1 - share) * log2(1 - share)) / share + 1;
         if (words > 500 && words < MOST_WORDS)
@@ -169,6 +176,31 @@ static void same_bits(void **state)
         }
 }
 
+/* Any bytes are some words; nothing is read behind those promised. */
+static void same_words(void **state)
+{
+    enum { N = 64 };
+    uint32_t high[N], word[2][N];
+
+    (void)state;
+    for (const weir_vec *const *v = weir_vec_all(); *v; v++)
+        for (int b = 0; b <= WEIR_UNRICE_BITS; b++) {
+            weir_rng r = weir_rng_at((uint64_t)b, WEIR_RNG_TEST, 3, 0);
+            size_t len = (size_t)N / 8 * (size_t)(b + 1) + WEIR_UNRICE_MORE;
+            unsigned char *low = malloc(len);
+            for (size_t i = 0; i < len; i++)
+                low[i] = (unsigned char)weir_rng_u32(&r);
+            for (size_t i = 0; i < N; i++)
+                high[i] = weir_rng_u32(&r) >> 3 >> b;
+            for (size_t n = 0; n <= N; n += 8) {
+                memset(word, 0xa5, sizeof word);
+                assert_int_equal(weir_quant_of("baseline")->unrice(word[0], high, low, b, 77, n), weir_quant_of((*v)->isa)->unrice(word[1], high, low, b, 77, n));
+                assert_memory_equal(word[0], word[1], sizeof word[0]);
+            }
+            free(low);
+        }
+}
+
 /* All 65,536 of them. */
 static void halves(void **state)
 {
@@ -189,7 +221,7 @@ static void halves(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rice), cmocka_unit_test(rice_of_any_gap), cmocka_unit_test(levels), cmocka_unit_test(select_kth), cmocka_unit_test(same_bits), cmocka_unit_test(halves),
+        cmocka_unit_test(rice), cmocka_unit_test(rice_of_any_gap), cmocka_unit_test(levels), cmocka_unit_test(select_kth), cmocka_unit_test(same_bits), cmocka_unit_test(same_words), cmocka_unit_test(halves),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -113,14 +113,15 @@ static void wire_bytes_of_many(void **state)
 /* The bits that the words of a part take by Golomb and Rice, counted from what came out. */
 static size_t rice_bytes(const float *x, size_t n, unsigned b)
 {
-    size_t bits = 0, before = 0;
+    size_t lows = 0, highs = 0, before = 0;
 
     for (size_t i = 0; i < n; i++)
         if (x[i] != 0) {
-            bits += ((i - before) >> b) + 1 + b + 1;
+            lows += b + 1;
+            highs += ((i - before) >> b) + 1;
             before = i;
         }
-    return (bits + 31) / 32 * 4;
+    return ((lows + 7) / 8 + (highs + 7) / 8 + 3) / 4 * 4;
 }
 
 /* Messages of single elements: rows and parts as docs/WIRE.md has them; how long each is follows from what it says, and what it says from what came out. */

@@ -3,7 +3,7 @@
 #include "core/hash.h"
 #include <string.h>
 
-enum { VERSION = 1 };
+enum { VERSION = 2 };
 
 typedef struct head {
     char magic[2];

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { SOME = 16, AHEAD = 128, RING = 256, MOST_BITS = 30 };
+enum { SOME = 8, NEAR = 16, MIDDLE = 24, FAR = 32, RING = 64, CHECKED = 1024, MOST_BITS = 30 };
 
 void weir_cells_add(unsigned char *cells, int bits, size_t i, int by)
 {
@@ -55,8 +55,8 @@ size_t weir_places_usual(size_t n, size_t words, bool valued, bool rice)
 
 /* ---- reading ---- */
 
-/* A part being read, some words at a time. Each is asked of the memory a good while before it is added to, as places lie far apart; until then it waits in a
- * ring. */
+/* A part being read, some words at a time, that wait in a ring while the memory is asked for their elements, which lie far apart. A core has some two dozen lines on
+ * their way at a time and forgets what more it is asked for: so it is asked for each element three times, one by one between additions. */
 typedef struct reader {
     const weir_places *row;
     const unsigned char *from, *values; /* values NULL: none */
@@ -66,51 +66,54 @@ typedef struct reader {
     uint32_t word[RING];
 } reader;
 
+/* Words k .. k + some, and whether values from k on are finite, many at a time. */
 static bool read_some(reader *r, size_t k, size_t some)
 {
     uint32_t *word = r->word + k % RING;
+    size_t left = r->row->words - k;
 
-    if (r->row->how == WEIR_PLACES_RICE && !weir_rice_read(&r->rice, r->n, word, some))
+    if (r->values && k % CHECKED == 0 && !weir_vec_best()->finite((const float *)(const void *)(r->values + 4 * k), left < CHECKED ? left : CHECKED))
         return false;
-    if (r->row->how == WEIR_PLACES_WORDS)
-        memcpy(word, r->from + 4 * k, 4 * some);
-    for (size_t i = 0; i < some; i++) {
+    if (r->row->how == WEIR_PLACES_RICE)
+        return weir_rice_read(&r->rice, r->n, word, some);
+    memcpy(word, r->from + 4 * k, 4 * some);
+    for (size_t i = 0; i < some; i++)
         if (word[i] >> 1 >= r->n)
             return false;
-        __builtin_prefetch(r->acc + (word[i] >> 1), 1);
-    }
     return true;
 }
 
-static void add_some(const reader *r, size_t k, size_t some)
+static inline __attribute__((always_inline)) void ask(const reader *r, size_t k) { __builtin_prefetch(r->acc + (r->word[k % RING] >> 1)); }
+
+static inline __attribute__((always_inline)) void add(const reader *r, size_t k)
 {
-    const uint32_t *word = r->word + k % RING;
-    float value[2] = {r->row->value, -r->row->value}, *acc = r->acc;
+    const float value[2] = {r->row->value, -r->row->value};
+    const uint32_t word = r->word[k % RING];
+    float x = value[word & 1];
 
-    if (!r->values) {
-        for (size_t i = 0; i < some; i++)
-            acc[word[i] >> 1] += value[word[i] & 1];
-        return;
-    }
-    for (size_t i = 0; i < some; i++) {
-        float x;
-        memcpy(&x, r->values + 4 * (k + i), 4);
-        acc[word[i] >> 1] += x;
-    }
+    if (r->values)
+        memcpy(&x, r->values + 4 * k, sizeof x);
+    r->acc[word >> 1] += x;
 }
-
-static size_t some_of(size_t words, size_t k) { return words - k < SOME ? words - k : SOME; }
 
 static bool add_words(reader *r)
 {
-    size_t words = r->row->words;
+    size_t words = r->row->words, added = 0;
 
-    for (size_t k = 0; k < words + AHEAD; k += SOME) {
-        if (k < words && !read_some(r, k, some_of(words, k)))
+    for (size_t k = 0; k < words; k += SOME) {
+        if (!read_some(r, k, words - k < SOME ? words - k : SOME))
             return false;
-        if (k >= AHEAD)
-            add_some(r, k - AHEAD, some_of(words, k - AHEAD));
+        if (k < FAR || words - k < SOME)
+            continue;
+        for (size_t end = added + SOME; added < end; added++) {
+            ask(r, added + FAR);
+            ask(r, added + MIDDLE);
+            ask(r, added + NEAR);
+            add(r, added);
+        }
     }
+    for (; added < words; added++)
+        add(r, added);
     return true;
 }
 
@@ -142,10 +145,8 @@ static bool add_part(const weir_places *row, const unsigned char *from, size_t n
         return false;
     if (row->valued) {
         r.values = from + row->bytes - values;
-        if (!weir_vec_best()->finite((const float *)(const void *)r.values, row->words))
-            return false;
     }
-    r.rice = weir_rice_begin(from, row->bytes - values, row->bits);
+    r.rice = weir_rice_begin(from, row->bytes - values, row->words, row->bits);
     return add_words(&r);
 }
 

@@ -1,9 +1,10 @@
 /* rice.c - see rice.h. */
+#include "codec/quant.h"
 #include "codec/rice.h"
 #include <math.h>
 #include <string.h>
 
-enum { MOST_BITS = 30, SEEN = 56 /* bits that one look shows at least */, FOUR = 4 };
+enum { MOST_BITS = 30, LOOK = 8 /* bytes seen at once */, SOME = 16 };
 
 /* Of a geometric gap with mean 1/D, b + 1 + what the ones take: the mean of gap >> b. */
 static double bits_at(double density, int b)
@@ -36,137 +37,143 @@ double weir_rice_bits(size_t n, size_t count)
 
 /* ---- writing ---- */
 
-/* Fewer than 8 bits wait between words; whole bytes leave. */
+static size_t lows_bytes(size_t count, int b) { return (count * ((size_t)b + 1) + 7) / 8; }
+
+/* Bits wait here until they are eight bytes. */
 typedef struct writer {
-    unsigned char *at, *end;
+    unsigned char *at;
     uint64_t bits;
-    unsigned n;
+    unsigned n; /* below 64 */
 } writer;
 
-/* At most 56 bits, where there is room for 8 bytes. */
-static inline void put(writer *w, uint64_t bits, unsigned n)
+static inline void put(writer *w, uint64_t bits, unsigned n) /* n at most 32 */
 {
     w->bits |= bits << w->n;
-    w->n += n;
-    memcpy(w->at, &w->bits, 8);
-    w->at += w->n / 8;
-    w->bits >>= w->n & ~7u;
-    w->n &= 7;
+    if (w->n + n >= 64) {
+        memcpy(w->at, &w->bits, LOOK);
+        w->at += LOOK;
+        w->bits = bits >> (64 - w->n); /* w->n is at least 32 */
+    }
+    w->n = (w->n + n) % 64;
 }
 
-static bool put_slowly(writer *w, uint64_t bits, unsigned n)
+static unsigned char *put_last(const writer *w)
 {
-    w->bits |= bits << w->n;
-    for (w->n += n; w->n >= 8; w->n -= 8, w->bits >>= 8) {
-        if (w->at == w->end)
-            return false;
-        *w->at++ = (unsigned char)w->bits;
-    }
-    return true;
+    size_t bytes = (w->n + 7) / 8;
+
+    memcpy(w->at, &w->bits, bytes);
+    return w->at + bytes;
 }
 
-/* So many ones and a zero, then n bits more. */
-static bool put_word(writer *w, uint64_t ones, uint64_t rest, unsigned n)
+static void write_lows(const uint32_t *word, size_t count, int b, unsigned char *to)
 {
-    if (ones + 1 + n <= SEEN && w->end - w->at >= 8) {
-        put(w, ((1ull << ones) - 1) | rest << (ones + 1), (unsigned)ones + 1 + n);
-        return true;
+    writer w = {to, 0, 0};
+    uint32_t before = 0, mask = (1u << b) - 1;
+
+    for (size_t i = 0; i < count; i++) {
+        uint32_t place = word[i] >> 1;
+        put(&w, ((place - before) & mask) | (uint64_t)(word[i] & 1) << b, (unsigned)b + 1);
+        before = place;
     }
-    for (; ones >= 32; ones -= 32)
-        if (!put_slowly(w, UINT32_MAX, 32))
-            return false;
-    return put_slowly(w, (1ull << ones) - 1, (unsigned)ones + 1) && put_slowly(w, rest, n);
+    put_last(&w);
+}
+
+/* The end of what was written; NULL: it would have been behind `end`. */
+static unsigned char *write_highs(const uint32_t *word, size_t count, int b, unsigned char *to, const unsigned char *end)
+{
+    writer w = {to, 0, 0};
+    uint32_t before = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        uint32_t place = word[i] >> 1, high = (place - before) >> b;
+        before = place;
+        if (8 * (uint64_t)(end - w.at) < (uint64_t)w.n + high + 1)
+            return NULL;
+        for (; high >= 32; high -= 32)
+            put(&w, 0, 32);
+        put(&w, 1ull << high, high + 1);
+    }
+    return put_last(&w);
 }
 
 size_t weir_rice_write(const uint32_t *word, size_t count, int b, unsigned char *to, size_t room)
 {
-    writer w = {to, to + room, 0, 0};
-    uint64_t before = 0;
+    size_t lows = lows_bytes(count, b);
+    unsigned char *end;
 
-    for (size_t i = 0; i < count; i++) {
-        uint64_t gap = (word[i] >> 1) - before;
-        before = word[i] >> 1;
-        if (!put_word(&w, gap >> b, (gap & ((1ull << b) - 1)) | (uint64_t)(word[i] & 1) << b, (unsigned)b + 1))
-            return 0;
-    }
-    return w.n && !put_slowly(&w, 0, 8 - w.n) ? 0 : (size_t)(w.at - to);
+    if (lows > room || !(end = write_highs(word, count, b, to + lows, to + room)))
+        return 0;
+    write_lows(word, count, b, to);
+    return (size_t)(end - to);
 }
 
 /* ---- reading ---- */
 
-weir_rice weir_rice_begin(const unsigned char *at, size_t bytes, int b) { return (weir_rice){at, bytes, 0, b, 0}; }
-
-/* The next bits, at least SEEN of them, turned over, so that the first one ends a run; behind them zeros. Whether there are so many. */
-static inline bool look(const weir_rice *r, uint64_t *bits)
+weir_rice weir_rice_begin(const unsigned char *at, size_t bytes, size_t count, int b)
 {
-    if ((r->bit >> 3) + 8 > r->bytes)
-        return false;
-    memcpy(bits, r->at + (r->bit >> 3), 8);
-    *bits = ~*bits >> (r->bit & 7);
-    return true;
+    return (weir_rice){.at = at, .bytes = bytes, .b = b, .high_at = lows_bytes(count, b), .zeros = -(uint64_t)(8 * LOOK), .quant = weir_quant_best()};
 }
 
-/* So many words at one look, without a branch; unless they are too long for it. */
-static inline bool read_some(weir_rice *r, uint32_t *word, int some)
+/* The bytes from `from` on, eight of them or, where they end, fewer and zeros. */
+static inline uint64_t look(const weir_rice *r, size_t from)
 {
-    uint64_t bits, place = r->place, mask = (1ull << r->b) - 1;
-    unsigned used = 0, b = (unsigned)r->b;
+    uint64_t bits = 0;
 
-    if (!look(r, &bits))
-        return false;
-    for (int k = 0; k < some; k++) {
-        unsigned ones = (unsigned)__builtin_ctzll(bits | 1ull << 63);
-        bits >>= ones;
-        uint64_t rest = ~bits >> 1;
-        bits >>= b + 2;
-        used += ones + b + 2;
-        place += ((uint64_t)ones << b) + (rest & mask);
-        word[k] = (uint32_t)(place << 1) | (rest >> b & 1);
+    if (from + LOOK <= r->bytes)
+        memcpy(&bits, r->at + from, LOOK);
+    else if (from < r->bytes)
+        memcpy(&bits, r->at + from, r->bytes - from);
+    return bits;
+}
+
+/* The high parts of the next words, each with those of all words before it: the zeros before its one. Whether there are so many, none of them too high for n. */
+static bool read_highs(weir_rice *r, size_t n, uint32_t *high, size_t count)
+{
+    uint64_t bits = r->highs, zeros = r->zeros, sum = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        for (; !bits; r->high_at += LOOK, zeros += 8 * LOOK) {
+            if (r->high_at >= r->bytes)
+                return false;
+            bits = look(r, r->high_at);
+        }
+        sum = zeros + (uint64_t)__builtin_ctzll(bits) - i;
+        high[i] = (uint32_t)sum;
+        bits &= bits - 1;
     }
-    if (used > SEEN)
-        return false;
-    r->bit += used;
-    r->place = place;
-    return true;
+    r->highs = bits;
+    r->zeros = zeros - count;
+    return sum <= n >> r->b;
 }
 
-static unsigned next_bit(weir_rice *r)
+/* The words themselves. Their low parts' sum. */
+static uint64_t read_lows(const weir_rice *r, const uint32_t *high, uint32_t *word, size_t count)
 {
-    unsigned bit = r->bit >> 3 >= r->bytes ? 0 : r->at[r->bit >> 3] >> (r->bit & 7) & 1;
+    unsigned b = (unsigned)r->b;
+    uint64_t bit = (uint64_t)r->read * (b + 1), sum = 0;
 
-    r->bit++;
-    return bit;
-}
-
-/* Bit by bit, where a word is long or the bytes end. */
-static bool read_slowly(weir_rice *r, size_t n, uint32_t *word)
-{
-    uint64_t high = 0, low = 0;
-
-    while (next_bit(r))
-        if (++high > n >> r->b)
-            return false; /* more ones than any place needs */
-    for (int k = 0; k < r->b; k++)
-        low |= (uint64_t)next_bit(r) << k;
-    r->place += high << r->b | low;
-    *word = (uint32_t)(r->place << 1) | next_bit(r);
-    return r->bit <= 8 * (uint64_t)r->bytes;
+    if (bit % 8 == 0 && count % 8 == 0 && b <= WEIR_UNRICE_BITS && (bit + count * (b + 1)) / 8 + WEIR_UNRICE_MORE <= r->bytes)
+        return r->quant->unrice(word, high, r->at + bit / 8, r->b, (uint32_t)r->lows, count);
+    for (size_t i = 0; i < count; i++, bit += b + 1) {
+        uint64_t low = look(r, bit / 8) >> bit % 8;
+        sum += low & ((1ull << b) - 1);
+        word[i] = (uint32_t)((((uint64_t)high[i] << b) + r->lows + sum) << 1) | (low >> b & 1);
+    }
+    return sum;
 }
 
 bool weir_rice_read(weir_rice *r, size_t n, uint32_t *word, size_t count)
 {
-    bool short_ones = FOUR * (r->b + 2) <= SEEN;
-    size_t i = 0;
+    uint32_t high[SOME];
 
-    while (i < count) {
-        if (short_ones && count - i >= FOUR && read_some(r, word + i, FOUR))
-            i += FOUR;
-        else if (read_some(r, word + i, 1) || read_slowly(r, n, word + i))
-            i++;
-        else
+    for (size_t i = 0; i < count; i += SOME) {
+        size_t some = count - i < SOME ? count - i : SOME;
+        if (!read_highs(r, n, high, some))
             return false;
-        if (r->place >= n)
-            return false;
+        r->lows += read_lows(r, high, word + i, some);
+        r->read += some;
+        if (((uint64_t)high[some - 1] << r->b) + r->lows >= n)
+            return false; /* the last one's place is the highest */
     }
     return true;
 }

@@ -1,8 +1,8 @@
 /* rice.h - inside codec/: rising places and a sign for each, in few bits (Golomb-Rice).
  *
- * A place is the gap to the one before it (the first: to 0; equal places have gap 0): gap >> b ones, a zero, the low b bits of the gap
- * from the lowest on, then a one if the sign is minus. Bits fill bytes from the lowest on. For places drawn at random with density D the
- * best b is within a twentieth of a bit of the entropy. */
+ * A place is the gap to the one before it (the first: to 0; equal places have gap 0). First stand the low parts of all words: b bits of the gap, from the lowest on, then a
+ * one if the sign is minus; padded to a byte. Then their high parts: gap >> b zeros and a one; padded to a byte. Bits fill bytes from the lowest on. (Apart, so that a
+ * reader finds each low part without waiting for the one before.) For places drawn at random with density D the best b is within a twentieth of a bit of the entropy. */
 #ifndef WEIR_CODEC_RICE_H
 #define WEIR_CODEC_RICE_H
 #include <stdbool.h>
@@ -16,14 +16,20 @@ double weir_rice_bits(size_t n, size_t count);
 /* place << 1 | minus, rising. Bytes written; 0 if they would be more than `room`. */
 size_t weir_rice_write(const uint32_t *word, size_t count, int b, unsigned char *to, size_t room);
 
+/* A reader of words one after the other. */
 typedef struct weir_rice {
     const unsigned char *at;
     size_t bytes;
-    uint64_t bit; /* the next one */
     int b;
-    uint64_t place;
+    size_t read;    /* words */
+    size_t high_at; /* the next high parts */
+    uint64_t highs; /* those at hand; the ones of words that were read are taken away */
+    uint64_t zeros; /* of high parts before them (while there are none: eight bytes fewer) */
+    uint64_t lows;  /* low parts of all words read, summed */
+    const struct weir_quant *quant;
 } weir_rice;
-weir_rice weir_rice_begin(const unsigned char *, size_t bytes, int b);
+/* At these bytes, that hold `count` words and perhaps zeros. */
+weir_rice weir_rice_begin(const unsigned char *, size_t bytes, size_t count, int b);
 /* The next `count` words. Whether there were so many, all of places below n. */
 bool weir_rice_read(weir_rice *, size_t n, uint32_t *word, size_t count);
 #endif
