@@ -26,6 +26,16 @@ static void check_room(const uint32_t *word, size_t words, int b, const unsigned
     free(tight);
 }
 
+static bool read_all(const unsigned char *bytes, size_t len, size_t words, int b, size_t n, uint32_t *word)
+{
+    weir_rice reader = weir_rice_begin(bytes, len, words, b, n);
+
+    for (size_t k = 0; k < words; k += WEIR_HAND)
+        if (!weir_rice_read(&reader, word + k))
+            return false;
+    return true;
+}
+
 /* Gaps of every size with every parameter: long runs of ones, words that no single look shows. */
 static void rice_of_any_gap(void **state)
 {
@@ -43,11 +53,9 @@ static void rice_of_any_gap(void **state)
         len = weir_rice_write(word, words, b, bytes, 1 << 20);
         assert_true(len > 0);
         check_room(word, words, b, bytes, len);
-        weir_rice reader = weir_rice_begin(bytes, len, words, b);
-        assert_true(weir_rice_read(&reader, (size_t)place + 1, back, words));
+        assert_true(read_all(bytes, len, words, b, (size_t)place + 1, back));
         assert_memory_equal(word, back, 4 * words);
-        reader = weir_rice_begin(bytes, len - 1, words, b);
-        assert_false(weir_rice_read(&reader, (size_t)place + 1, back, words));
+        assert_false(read_all(bytes, len - 1, words, b, (size_t)place + 1, back));
     }
     free(bytes);
 }
@@ -93,18 +101,9 @@ static void rice(void **state)
         len = weir_rice_write(word, words, b, bytes, 8 * MOST_WORDS);
         assert_true(len > 0);
         check_room(word, words, b, bytes, len);
-        weir_rice reader = weir_rice_begin(bytes, len, words, b);
-        assert_true(weir_rice_read(&reader, N, back, words));
+        assert_true(read_all(bytes, len, words, b, N, back));
         assert_memory_equal(word, back, 4 * words);
-        reader = weir_rice_begin(bytes, len, words, b);
-        for (size_t k = 0, some; k < words; k += some) { /* a few at a time, from anywhere */
-            some = 1 + weir_rng_u32(&r) % 40;
-            some = some < words - k ? some : words - k;
-            assert_true(weir_rice_read(&reader, N, back + k, some));
-        }
-        assert_memory_equal(word, back, 4 * words);
-        reader = weir_rice_begin(bytes, len, words, b);
-        assert_false(weir_rice_read(&reader, N - 1, back, words)); /* the last place is beyond */
+        assert_false(read_all(bytes, len, words, b, N - 1, back)); /* the last place is beyond */
         double share = (double)words / N, entropy = (-share * log2(share) - (1 - share) * log2(1 - share)) / share + 1;
         if (words > 500 && words < MOST_WORDS)
             assert_true(8.0 * (double)len / (double)words < 1.06 * entropy);
@@ -184,19 +183,21 @@ static void same_words(void **state)
 
     (void)state;
     for (const weir_vec *const *v = weir_vec_all(); *v; v++)
-        for (int b = 0; b <= WEIR_UNRICE_BITS; b++) {
+        for (int b = 0; b <= WEIR_LOWS_BITS; b++) {
             weir_rng r = weir_rng_at((uint64_t)b, WEIR_RNG_TEST, 3, 0);
-            size_t len = (size_t)N / 8 * (size_t)(b + 1) + WEIR_UNRICE_MORE;
+            size_t len = (size_t)N / 8 * (size_t)(b + 1) + WEIR_LOWS_MORE;
             unsigned char *low = malloc(len);
+            weir_lows at = weir_lows_of(b);
             for (size_t i = 0; i < len; i++)
                 low[i] = (unsigned char)weir_rng_u32(&r);
             for (size_t i = 0; i < N; i++)
                 high[i] = weir_rng_u32(&r) >> 3 >> b;
-            for (size_t n = 0; n <= N; n += 8) {
-                memset(word, 0xa5, sizeof word);
-                assert_int_equal(weir_quant_of("baseline")->unrice(word[0], high, low, b, 77, n), weir_quant_of((*v)->isa)->unrice(word[1], high, low, b, 77, n));
-                assert_memory_equal(word[0], word[1], sizeof word[0]);
+            memset(word, 0xa5, sizeof word);
+            for (size_t k = 0; k < N; k += 8) {
+                const unsigned char *from = low + k / 8 * (size_t)(b + 1);
+                assert_int_equal(weir_quant_of("baseline")->unrice(word[0] + k, high + k, from, &at, 77), weir_quant_of((*v)->isa)->unrice(word[1] + k, high + k, from, &at, 77));
             }
+            assert_memory_equal(word[0], word[1], sizeof word[0]);
             free(low);
         }
 }

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { SOME = 8, NEAR = 16, MIDDLE = 24, FAR = 32, RING = 64, CHECKED = 1024, MOST_BITS = 30 };
+enum { SOME = WEIR_HAND, NEAR = 16, MIDDLE = 24, FAR = 32, RING = 64, CHECKED = 1024, MOST_BITS = 30 };
 
 void weir_cells_add(unsigned char *cells, int bits, size_t i, int by)
 {
@@ -62,6 +62,7 @@ typedef struct reader {
     const unsigned char *from, *values; /* values NULL: none */
     size_t n;
     float *acc;
+    float value[2]; /* plus, minus */
     weir_rice rice;
     uint32_t word[RING];
 } reader;
@@ -75,7 +76,7 @@ static bool read_some(reader *r, size_t k, size_t some)
     if (r->values && k % CHECKED == 0 && !weir_vec_best()->finite((const float *)(const void *)(r->values + 4 * k), left < CHECKED ? left : CHECKED))
         return false;
     if (r->row->how == WEIR_PLACES_RICE)
-        return weir_rice_read(&r->rice, r->n, word, some);
+        return weir_rice_read(&r->rice, word);
     memcpy(word, r->from + 4 * k, 4 * some);
     for (size_t i = 0; i < some; i++)
         if (word[i] >> 1 >= r->n)
@@ -83,37 +84,43 @@ static bool read_some(reader *r, size_t k, size_t some)
     return true;
 }
 
-static inline __attribute__((always_inline)) void ask(const reader *r, size_t k) { __builtin_prefetch(r->acc + (r->word[k % RING] >> 1)); }
-
-static inline __attribute__((always_inline)) void add(const reader *r, size_t k)
+static inline __attribute__((always_inline)) void add(const reader *r, size_t k, const uint32_t *word)
 {
-    const float value[2] = {r->row->value, -r->row->value};
-    const uint32_t word = r->word[k % RING];
-    float x = value[word & 1];
+    float x = r->value[*word & 1];
 
     if (r->values)
         memcpy(&x, r->values + 4 * k, sizeof x);
-    r->acc[word >> 1] += x;
+    r->acc[*word >> 1] += x;
+}
+
+static inline __attribute__((always_inline)) void ask(const reader *r, const uint32_t *word) { __builtin_prefetch(r->acc + (*word >> 1)); }
+
+/* SOME words from k on, those behind them asked for. */
+static void add_some(const reader *r, size_t k)
+{
+    const uint32_t *now = r->word + k % RING, *near = r->word + (k + NEAR) % RING, *middle = r->word + (k + MIDDLE) % RING, *far = r->word + (k + FAR) % RING;
+
+    for (size_t i = 0; i < SOME; i++) {
+        ask(r, far + i);
+        ask(r, middle + i);
+        ask(r, near + i);
+        add(r, k + i, now + i);
+    }
 }
 
 static bool add_words(reader *r)
 {
-    size_t words = r->row->words, added = 0;
+    size_t words = r->row->words, k = 0, added;
 
-    for (size_t k = 0; k < words; k += SOME) {
+    for (; k < words; k += SOME) {
         if (!read_some(r, k, words - k < SOME ? words - k : SOME))
             return false;
-        if (k < FAR || words - k < SOME)
-            continue;
-        for (size_t end = added + SOME; added < end; added++) {
-            ask(r, added + FAR);
-            ask(r, added + MIDDLE);
-            ask(r, added + NEAR);
-            add(r, added);
-        }
+        if (k >= FAR && words - k >= SOME)
+            add_some(r, k - FAR);
     }
-    for (; added < words; added++)
-        add(r, added);
+    added = words / SOME * SOME;
+    for (added = added > FAR ? added - FAR : 0; added < words; added++)
+        add(r, added, r->word + added % RING);
     return true;
 }
 
@@ -135,7 +142,7 @@ static bool add_cells(const weir_places *row, const unsigned char *from, size_t 
 static bool add_part(const weir_places *row, const unsigned char *from, size_t n, float *acc)
 {
     size_t values = row->valued ? 4 * (size_t)row->words : 0;
-    reader r = {.row = row, .from = from, .n = n, .acc = acc};
+    reader r = {.row = row, .from = from, .n = n, .acc = acc, .value = {row->value, -row->value}};
 
     if (!isfinite(row->value) || row->valued > 1 || row->bits > MOST_BITS || row->bytes % 4 || values > row->bytes)
         return false;
@@ -146,7 +153,7 @@ static bool add_part(const weir_places *row, const unsigned char *from, size_t n
     if (row->valued) {
         r.values = from + row->bytes - values;
     }
-    r.rice = weir_rice_begin(from, row->bytes - values, row->words, row->bits);
+    r.rice = weir_rice_begin(from, row->bytes - values, row->words, row->bits, n);
     return add_words(&r);
 }
 

@@ -7,7 +7,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { WEIR_UNRICE_BITS = 24, WEIR_UNRICE_MORE = 16 };
+/* Where low parts of eight words lie, b + 1 bits each, b at most WEIR_LOWS_BITS: four bytes each out of the 16 from the first on, and, for the last four, out of those
+ * from byte (b + 1) / 2 on; shifted. */
+enum { WEIR_LOWS_BITS = 24, WEIR_LOWS_MORE = 16 };
+typedef struct weir_lows {
+    unsigned char byte[8][4];
+    uint32_t shift[8];
+    int b;
+} weir_lows;
+weir_lows weir_lows_of(int b);
+
 typedef struct weir_quant {
     const char *isa;
     /* h = factor * x, to nearest even; past the caches, if it says so: then somebody has to see to a fence */
@@ -22,9 +31,8 @@ typedef struct weir_quant {
     void (*add_bits)(float *y, const uint32_t *bits, float zero, float one, size_t n); /* y += bit ? one : zero */
     /* level = sign of x * floor(factor * |x| + u), at most `most`, u in [0, 1) drawn by (key, at + i): its mean is factor * x */
     void (*draw)(int8_t *level, const float *x, float factor, int most, uint64_t key, uint64_t at, size_t n);
-    /* n (a multiple of 8) words of rice.h: high << b and, summed since the first, `before` included, low; twice that, and the sign. Reads WEIR_UNRICE_MORE bytes
-     * beyond the low parts, b at most WEIR_UNRICE_BITS. Their low parts' sum */
-    uint32_t (*unrice)(uint32_t *word, const uint32_t *high, const unsigned char *low, int b, uint32_t before, size_t n);
+    /* Eight words of rice.h from their parts: high, and low, which are summed since the first, `before` included. Reads WEIR_LOWS_MORE bytes beyond the low parts. Their sum */
+    uint32_t (*unrice)(uint32_t *word, const uint32_t *high, const unsigned char *low, const weir_lows *, uint32_t before);
     float (*dot)(const float *x, const float *y, size_t n);
 } weir_quant;
 

@@ -271,40 +271,34 @@ static void add_bits(float *restrict y, const uint32_t *restrict bits, float zer
 
 /* ---- words ---- */
 
-/* Eight words of b + 1 bits begin at a byte. The first four, and the last four, are found in 16 bytes: the four bytes that each begins in, shifted. */
-static uint32_t unrice(uint32_t *word, const uint32_t *high, const unsigned char *low, int b, uint32_t before, size_t n)
+static uint32_t unrice(uint32_t *word, const uint32_t *high, const unsigned char *low, const weir_lows *l, uint32_t before)
 {
-    const uint32_t first = before;
+    const int b = l->b;
 #ifdef __AVX2__
-    const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7), bit = _mm256_mullo_epi32(lane, _mm256_set1_epi32(b + 1)), half = _mm256_setr_epi32(0, 0, 0, 0, (b + 1) / 2, (b + 1) / 2, (b + 1) / 2, (b + 1) / 2);
-    const __m256i byte = _mm256_sub_epi32(_mm256_srli_epi32(bit, 3), half), shift = _mm256_and_si256(bit, _mm256_set1_epi32(7)), four = _mm256_add_epi32(_mm256_mullo_epi32(byte, _mm256_set1_epi32(0x01010101)), _mm256_set1_epi32(0x03020100));
-    const __m256i mask = _mm256_set1_epi32((1 << b) - 1), last = _mm256_set1_epi32(7), third = _mm256_set1_epi32(3);
     const __m128i by = _mm_cvtsi32_si128(b);
-    __m256i sum = _mm256_set1_epi32((int)before);
+    __m256i v = _mm256_set_m128i(_mm_loadu_si128((const __m128i *)(const void *)(low + (b + 1) / 2)), _mm_loadu_si128((const __m128i *)(const void *)low)), x, sign;
 
-    for (size_t i = 0; i < n; i += 8, low += b + 1) {
-        __m256i v = _mm256_set_m128i(_mm_loadu_si128((const __m128i *)(const void *)(low + (b + 1) / 2)), _mm_loadu_si128((const __m128i *)(const void *)low));
-        v = _mm256_srlv_epi32(_mm256_shuffle_epi8(v, four), shift);
-        __m256i x = _mm256_and_si256(v, mask), sign = _mm256_and_si256(_mm256_srl_epi32(v, by), _mm256_set1_epi32(1));
-        x = _mm256_add_epi32(x, _mm256_slli_si256(x, 4));
-        x = _mm256_add_epi32(x, _mm256_slli_si256(x, 8));
-        x = _mm256_add_epi32(x, _mm256_blend_epi32(_mm256_setzero_si256(), _mm256_permutevar8x32_epi32(x, third), 0xf0));
-        x = _mm256_add_epi32(x, sum);
-        sum = _mm256_permutevar8x32_epi32(x, last);
-        x = _mm256_add_epi32(x, _mm256_sll_epi32(_mm256_loadu_si256((const __m256i *)(const void *)(high + i)), by));
-        _mm256_storeu_si256((__m256i *)(void *)(word + i), _mm256_or_si256(_mm256_add_epi32(x, x), sign));
-    }
-    before = (uint32_t)_mm256_extract_epi32(sum, 0);
+    v = _mm256_srlv_epi32(_mm256_shuffle_epi8(v, _mm256_loadu_si256((const __m256i *)(const void *)l->byte)), _mm256_loadu_si256((const __m256i *)(const void *)l->shift));
+    x = _mm256_and_si256(v, _mm256_set1_epi32((1 << b) - 1));
+    sign = _mm256_and_si256(_mm256_srl_epi32(v, by), _mm256_set1_epi32(1));
+    x = _mm256_add_epi32(x, _mm256_slli_si256(x, 4)); /* sums of two, of four, of eight */
+    x = _mm256_add_epi32(x, _mm256_slli_si256(x, 8));
+    x = _mm256_add_epi32(x, _mm256_blend_epi32(_mm256_setzero_si256(), _mm256_permutevar8x32_epi32(x, _mm256_set1_epi32(3)), 0xf0));
+    v = _mm256_add_epi32(_mm256_add_epi32(x, _mm256_set1_epi32((int)before)), _mm256_sll_epi32(_mm256_loadu_si256((const __m256i *)(const void *)high), by));
+    _mm256_storeu_si256((__m256i *)(void *)word, _mm256_or_si256(_mm256_add_epi32(v, v), sign));
+    return (uint32_t)_mm256_extract_epi32(x, 7);
 #else
-    for (size_t i = 0, bit = 0; i < n; i++, bit += (size_t)b + 1) {
+    uint32_t sum = 0;
+
+    for (unsigned i = 0, bit = 0; i < 8; i++, bit += (unsigned)b + 1) {
         uint32_t v;
         memcpy(&v, low + bit / 8, sizeof v);
         v >>= bit % 8;
-        before += v & ((1u << b) - 1);
-        word[i] = ((high[i] << b) + before) << 1 | (v >> b & 1);
+        sum += v & ((1u << b) - 1);
+        word[i] = ((high[i] << b) + before + sum) << 1 | (v >> b & 1);
     }
+    return sum;
 #endif
-    return before - first;
 }
 
 typedef float lanes_f32 __attribute__((vector_size(64), aligned(4), may_alias));

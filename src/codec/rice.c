@@ -1,10 +1,9 @@
 /* rice.c - see rice.h. */
-#include "codec/quant.h"
 #include "codec/rice.h"
 #include <math.h>
 #include <string.h>
 
-enum { MOST_BITS = 30, LOOK = 8 /* bytes seen at once */, SOME = 16 };
+enum { MOST_BITS = 30, LOOK = 8 /* bytes seen at once */ };
 
 /* Of a geometric gap with mean 1/D, b + 1 + what the ones take: the mean of gap >> b. */
 static double bits_at(double density, int b)
@@ -109,9 +108,9 @@ size_t weir_rice_write(const uint32_t *word, size_t count, int b, unsigned char 
 
 /* ---- reading ---- */
 
-weir_rice weir_rice_begin(const unsigned char *at, size_t bytes, size_t count, int b)
+weir_rice weir_rice_begin(const unsigned char *at, size_t bytes, size_t words, int b, size_t n)
 {
-    return (weir_rice){.at = at, .bytes = bytes, .b = b, .high_at = lows_bytes(count, b), .zeros = -(uint64_t)(8 * LOOK), .quant = weir_quant_best()};
+    return (weir_rice){.at = at, .bytes = bytes, .words = words, .n = n, .b = b, .high_at = lows_bytes(words, b), .zeros = -(uint64_t)(8 * LOOK), .lows_at = weir_lows_of(b), .quant = weir_quant_best()};
 }
 
 /* The bytes from `from` on, eight of them or, where they end, fewer and zeros. */
@@ -126,12 +125,16 @@ static inline uint64_t look(const weir_rice *r, size_t from)
     return bits;
 }
 
-/* The high parts of the next words, each with those of all words before it: the zeros before its one. Whether there are so many, none of them too high for n. */
-static bool read_highs(weir_rice *r, size_t n, uint32_t *high, size_t count)
-{
-    uint64_t bits = r->highs, zeros = r->zeros, sum = 0;
+static size_t hand(const weir_rice *r, size_t from) { return r->words - from < WEIR_HAND ? r->words - from : WEIR_HAND; }
 
-    for (size_t i = 0; i < count; i++) {
+/* The next high parts, each with those of all words before it: the zeros before its one. Whether there are so many, none of them too high for n. */
+static bool find(weir_rice *r)
+{
+    uint32_t *high = r->high[r->found / WEIR_HAND % 2];
+    uint64_t bits = r->highs, zeros = r->zeros, sum = 0;
+    size_t some = hand(r, r->found);
+
+    for (size_t i = 0; i < some; i++) {
         for (; !bits; r->high_at += LOOK, zeros += 8 * LOOK) {
             if (r->high_at >= r->bytes)
                 return false;
@@ -142,19 +145,18 @@ static bool read_highs(weir_rice *r, size_t n, uint32_t *high, size_t count)
         bits &= bits - 1;
     }
     r->highs = bits;
-    r->zeros = zeros - count;
-    return sum <= n >> r->b;
+    r->zeros = zeros - some;
+    r->found += some;
+    return sum <= r->n >> r->b;
 }
 
-/* The words themselves. Their low parts' sum. */
-static uint64_t read_lows(const weir_rice *r, const uint32_t *high, uint32_t *word, size_t count)
+/* Words where few bytes are left, or low parts are long. Their low parts' sum. */
+static uint64_t read_slowly(const weir_rice *r, const uint32_t *high, uint32_t *word, size_t some)
 {
     unsigned b = (unsigned)r->b;
     uint64_t bit = (uint64_t)r->read * (b + 1), sum = 0;
 
-    if (bit % 8 == 0 && count % 8 == 0 && b <= WEIR_UNRICE_BITS && (bit + count * (b + 1)) / 8 + WEIR_UNRICE_MORE <= r->bytes)
-        return r->quant->unrice(word, high, r->at + bit / 8, r->b, (uint32_t)r->lows, count);
-    for (size_t i = 0; i < count; i++, bit += b + 1) {
+    for (size_t i = 0; i < some; i++, bit += b + 1) {
         uint64_t low = look(r, bit / 8) >> bit % 8;
         sum += low & ((1ull << b) - 1);
         word[i] = (uint32_t)((((uint64_t)high[i] << b) + r->lows + sum) << 1) | (low >> b & 1);
@@ -162,18 +164,19 @@ static uint64_t read_lows(const weir_rice *r, const uint32_t *high, uint32_t *wo
     return sum;
 }
 
-bool weir_rice_read(weir_rice *r, size_t n, uint32_t *word, size_t count)
+bool weir_rice_read(weir_rice *r, uint32_t *word)
 {
-    uint32_t high[SOME];
+    const uint32_t *high = r->high[r->read / WEIR_HAND % 2];
+    size_t some = hand(r, r->read), byte = r->read / WEIR_HAND * ((size_t)r->b + 1);
 
-    for (size_t i = 0; i < count; i += SOME) {
-        size_t some = count - i < SOME ? count - i : SOME;
-        if (!read_highs(r, n, high, some))
-            return false;
-        r->lows += read_lows(r, high, word + i, some);
-        r->read += some;
-        if (((uint64_t)high[some - 1] << r->b) + r->lows >= n)
-            return false; /* the last one's place is the highest */
-    }
-    return true;
+    if (!some)
+        return true;
+    if ((r->found == r->read && !find(r)) || !find(r))
+        return false;
+    if (some == WEIR_HAND && r->b <= WEIR_LOWS_BITS && byte + (size_t)r->b + 1 + WEIR_LOWS_MORE <= r->bytes)
+        r->lows += r->quant->unrice(word, high, r->at + byte, &r->lows_at, (uint32_t)r->lows);
+    else
+        r->lows += read_slowly(r, high, word, some);
+    r->read += some;
+    return ((uint64_t)high[some - 1] << r->b) + r->lows < r->n; /* the last one's place is the highest */
 }
