@@ -19,8 +19,8 @@ typedef struct trial {
     weir_feed feed;
     float *pool, *held, *hold, *acc;
     char *msg;
-    size_t len, sent; /* bytes of the last message; of all */
-    double encode[ROUNDS], decode[ROUNDS], copy[ROUNDS];
+    size_t len, sent, decoded; /* bytes of the last message; of all; of those decoded */
+    double encode[ROUNDS], decode[ROUNDS], copy[ROUNDS]; /* seconds; to decode, a byte of the message: a sparse one's length varies from round to round */
 } trial;
 
 static int by_value(const void *a, const void *b)
@@ -92,7 +92,8 @@ static weir_err step(trial *t, int round)
     t->encode[round] += weir_now(rt) - begun;
     begun = weir_now(rt);
     WEIR_TRY(t->codec->decode(t->self, turn, t->msg, t->len, t->acc));
-    t->decode[round] = weir_now(rt) - begun;
+    t->decode[round] = (weir_now(rt) - begun) / (double)t->len;
+    t->decoded += t->len;
     if (t->codec->keep)
         t->codec->keep(t->self);
     float *old = t->held;
@@ -110,8 +111,8 @@ static weir_err run_trial(trial *t, const char *spec, size_t floats, bool json, 
     for (int round = 0; round < ROUNDS; round++)
         WEIR_TRY(step(t, round));
     bytes = (double)t->bucket.n * sizeof(float) * 1e-9;
-    e = bytes / median(t->encode), d = bytes / median(t->decode), c = bytes / median(t->copy);
     ratio = ROUNDS * bytes * 1e9 / (double)t->sent;
+    e = bytes / median(t->encode), d = bytes / (median(t->decode) * (double)t->decoded / ROUNDS), c = bytes / median(t->copy);
     weir_json *j = weir_json_object();
     if (!j)
         return weir_fail_nomem(0);
