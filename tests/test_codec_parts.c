@@ -11,6 +11,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <cmocka.h>
 
 /* It fits where it just fits, nowhere else, and nothing is written behind it. */
@@ -36,7 +37,7 @@ static bool read_all(const unsigned char *bytes, size_t len, size_t words, int b
     return true;
 }
 
-/* Gaps of every size with every parameter: long runs of ones, words that no single look shows. */
+/* Gaps of every size with every parameter: long runs of zeros, words that no single look shows. */
 static void rice_of_any_gap(void **state)
 {
     uint32_t word[60], back[60];
@@ -58,6 +59,34 @@ static void rice_of_any_gap(void **state)
         assert_false(read_all(bytes, len - 1, words, b, (size_t)place + 1, back));
     }
     free(bytes);
+}
+
+/* As docs/WIRE.md has it: places 2, 7 (minus), 7, 40 with b = 2. Gaps 2, 5, 0, 33; low parts 2 1 0 1 with their signs: 010 101 000 001 from the lowest bit on (each
+ * written here from its highest), high parts 1, 01, 1, 000000001. */
+static void rice_as_documented(void **state)
+{
+    static const uint32_t word[] = {2 << 1, 7 << 1 | 1, 7 << 1, 40 << 1};
+    static const unsigned char want[] = {0x2a, 0x02, 0x0d, 0x10};
+    unsigned char got[8] = {0};
+
+    (void)state;
+    assert_int_equal(weir_rice_write(word, 4, 2, got, sizeof got), sizeof want);
+    assert_memory_equal(got, want, sizeof want);
+}
+
+/* 2^32 and 3 zeros before a one: no high part is cut to 32 bits and taken for 3. */
+static void rice_of_too_many_zeros(void **state)
+{
+    enum { BYTES = (1 << 29) + 16 };
+    unsigned char *bytes = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    uint32_t word[WEIR_HAND];
+
+    (void)state;
+    assert_true(bytes != MAP_FAILED);
+    bytes[1 + (1 << 29)] = 1 << 3; /* behind the one byte of low parts */
+    weir_rice reader = weir_rice_begin(bytes, BYTES, 1, 0, 1000);
+    assert_false(weir_rice_read(&reader, word));
+    munmap(bytes, BYTES);
 }
 
 /* Bit k of level i is bit bits * i + k of the bytes; those behind are 0. */
@@ -222,7 +251,7 @@ static void halves(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rice), cmocka_unit_test(rice_of_any_gap), cmocka_unit_test(levels), cmocka_unit_test(select_kth), cmocka_unit_test(same_bits), cmocka_unit_test(same_words), cmocka_unit_test(halves),
+        cmocka_unit_test(rice), cmocka_unit_test(rice_of_any_gap), cmocka_unit_test(rice_as_documented), cmocka_unit_test(rice_of_too_many_zeros), cmocka_unit_test(levels), cmocka_unit_test(select_kth), cmocka_unit_test(same_bits), cmocka_unit_test(same_words), cmocka_unit_test(halves),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

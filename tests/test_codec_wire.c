@@ -153,6 +153,32 @@ static void wire_bytes_of_places(void **state)
     }
 }
 
+/* A value that is not finite is found wherever it stands. */
+static void bad_values(void **state)
+{
+    static const size_t one[][2] = {{500, 600}};
+    static const size_t at[] = {0, 7, 8, 1023, 1024, 2047, 2048};
+    coder_rig *r = coder_open("topk:select=exact", 1, one);
+    uint32_t row[4];
+
+    (void)state;
+    fill(r->grad, r->bucket.n, NORMAL, 1);
+    assert_int_equal(coder_step(r, true), WEIR_OK);
+    memcpy(row, r->msg + 16, sizeof row);
+    assert_true(row[1] == 3000);
+    for (size_t k = 0; k <= sizeof at / sizeof *at; k++) {
+        size_t word = k < sizeof at / sizeof *at ? at[k] : row[1] - 1;
+        unsigned char *value = r->msg + r->len - 4 * (row[1] - word), was[4];
+        const float bad = k % 2 ? NAN : INFINITY;
+        memcpy(was, value, 4);
+        memcpy(value, &bad, 4);
+        assert_int_equal(r->codec->decode(r->fresh, r->turn, r->msg, r->len, r->value), WEIR_INVALID);
+        memcpy(value, was, 4);
+        assert_int_equal(r->codec->decode(r->fresh, r->turn, r->msg, r->len, r->value), WEIR_OK);
+    }
+    coder_close(r);
+}
+
 /* Strom's messages are the shortest of the three forms, in a ramp too. */
 static void shortest_form(void **state)
 {
@@ -176,7 +202,7 @@ static void shortest_form(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(fresh_instance), cmocka_unit_test(flipped_heads), cmocka_unit_test(wire_bytes), cmocka_unit_test(wire_bytes_of_many), cmocka_unit_test(wire_bytes_of_places), cmocka_unit_test(shortest_form),
+        cmocka_unit_test(fresh_instance), cmocka_unit_test(flipped_heads), cmocka_unit_test(wire_bytes), cmocka_unit_test(wire_bytes_of_many), cmocka_unit_test(wire_bytes_of_places), cmocka_unit_test(bad_values), cmocka_unit_test(shortest_form),
     };
 
     if (argc > 1)

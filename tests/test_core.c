@@ -379,6 +379,9 @@ static void specs_fill_options(void **state)
     assert_int_equal(make("thing:dir=a:b=c,rest=x,y=z,count=9", a, &t), WEIR_OK);
     assert_string_equal(t->dir, "a:b=c");
     assert_string_equal(t->rest, "x,y=z,count=9");
+    assert_int_equal(make("thing:[a:b=c,d=e],count=9", a, &t), WEIR_OK);
+    assert_string_equal(t->dir, "a:b=c,d=e");
+    assert_int_equal(t->count, 9);
     assert_int_equal(make("bare", a, &t), WEIR_OK);
     weir_arena_free(a);
 }
@@ -405,6 +408,9 @@ static void bad_specs_name_what_is_known(void **state)
         {"thing:mode=one|two", "one of one|two|three"},
         {"thing:mode=", "one of"},
         {"thing:=5", "no option ''"},
+        {"thing:count=3,fast=yes,count=3", "axis thing: count is given twice"},
+        {"thing:/a,dir=/b", "dir is given twice"},
+        {"thing:one:size=3", "no option 'one:size'; it has count, rate, fast, dir, mode, rest (what has options of its own stands in brackets"},
     };
     static char hostile[9000];
     weir_arena *a = weir_arena_new();

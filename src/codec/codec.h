@@ -63,7 +63,7 @@ typedef struct weir_codec {
     /* The combined message of a round before the last. NULL if rounds == 1. */
     weir_err (*absorb)(void *self, weir_turn, const void *sum, size_t len);
     /* acc += the value of msg. Bytes from a network: hostile ones give WEIR_INVALID, never a crash nor a write outside the
-     * bucket. With rounds == 1 a pure function of turn and message: an instance that never encoded decodes alike. */
+     * bucket; acc may have got a part of it by then. With rounds == 1 a pure function of turn and message: an instance that never encoded decodes alike. */
     weir_err (*decode)(void *self, weir_turn, const void *msg, size_t len, float *acc);
     /* With rounds > 1, where what this rank sent is not its message's alone to say: takes from x what was sent of it. NULL: encode did. */
     void (*settle)(void *self, float *x);

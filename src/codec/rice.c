@@ -5,7 +5,7 @@
 
 enum { MOST_BITS = 30, LOOK = 8 /* bytes seen at once */ };
 
-/* Of a geometric gap with mean 1/D, b + 1 + what the ones take: the mean of gap >> b. */
+/* Of a geometric gap with mean 1/D, b + 1 + what the zeros take: the mean of gap >> b. */
 static double bits_at(double density, int b)
 {
     double stay = -expm1(exp2(b) * log1p(-density)); /* 1 - (1 - D)^(2^b) */
@@ -108,9 +108,21 @@ size_t weir_rice_write(const uint32_t *word, size_t count, int b, unsigned char 
 
 /* ---- reading ---- */
 
+_Static_assert(WEIR_HAND == sizeof(((weir_lows *)0)->shift) / sizeof(uint32_t), "a hand is what unrice takes");
+
 weir_rice weir_rice_begin(const unsigned char *at, size_t bytes, size_t words, int b, size_t n)
 {
-    return (weir_rice){.at = at, .bytes = bytes, .words = words, .n = n, .b = b, .high_at = lows_bytes(words, b), .zeros = -(uint64_t)(8 * LOOK), .lows_at = weir_lows_of(b), .quant = weir_quant_best()};
+    weir_rice r = {.at = at,
+                   .bytes = bytes,
+                   .words = words,
+                   .n = n,
+                   .b = b,
+                   .next = lows_bytes(words, b),
+                   .lows = weir_lows_of(b),
+                   .quant = weir_quant_best()};
+
+    r.zeros = -(uint64_t)(8 * LOOK); /* as if eight bytes of ones had been read, which the first look then counts */
+    return r;
 }
 
 /* The bytes from `from` on, eight of them or, where they end, fewer and zeros. */
@@ -127,27 +139,28 @@ static inline uint64_t look(const weir_rice *r, size_t from)
 
 static size_t hand(const weir_rice *r, size_t from) { return r->words - from < WEIR_HAND ? r->words - from : WEIR_HAND; }
 
-/* The next high parts, each with those of all words before it: the zeros before its one. Whether there are so many, none of them too high for n. */
+/* The next high parts, each with those of all words before it: the zeros before its one. Whether there are so many, none of them
+ * too high for n. */
 static bool find(weir_rice *r)
 {
     uint32_t *high = r->high[r->found / WEIR_HAND % 2];
-    uint64_t bits = r->highs, zeros = r->zeros, sum = 0;
+    uint64_t bits = r->look, zeros = r->zeros, sum = 0;
     size_t some = hand(r, r->found);
 
     for (size_t i = 0; i < some; i++) {
-        for (; !bits; r->high_at += LOOK, zeros += 8 * LOOK) {
-            if (r->high_at >= r->bytes)
+        for (; !bits; r->next += LOOK, zeros += 8 * LOOK) {
+            if (r->next >= r->bytes)
                 return false;
-            bits = look(r, r->high_at);
+            bits = look(r, r->next);
         }
         sum = zeros + (uint64_t)__builtin_ctzll(bits) - i;
         high[i] = (uint32_t)sum;
         bits &= bits - 1;
     }
-    r->highs = bits;
+    r->look = bits;
     r->zeros = zeros - some;
     r->found += some;
-    return sum <= r->n >> r->b;
+    return sum <= r->n >> r->b; /* the last is the highest; so none was cut to 32 bits */
 }
 
 /* Words where few bytes are left, or low parts are long. Their low parts' sum. */
@@ -159,7 +172,7 @@ static uint64_t read_slowly(const weir_rice *r, const uint32_t *high, uint32_t *
     for (size_t i = 0; i < some; i++, bit += b + 1) {
         uint64_t low = look(r, bit / 8) >> bit % 8;
         sum += low & ((1ull << b) - 1);
-        word[i] = (uint32_t)((((uint64_t)high[i] << b) + r->lows + sum) << 1) | (low >> b & 1);
+        word[i] = (uint32_t)((((uint64_t)high[i] << b) + r->low_sum + sum) << 1) | (low >> b & 1);
     }
     return sum;
 }
@@ -174,9 +187,9 @@ bool weir_rice_read(weir_rice *r, uint32_t *word)
     if ((r->found == r->read && !find(r)) || !find(r))
         return false;
     if (some == WEIR_HAND && r->b <= WEIR_LOWS_BITS && byte + (size_t)r->b + 1 + WEIR_LOWS_MORE <= r->bytes)
-        r->lows += r->quant->unrice(word, high, r->at + byte, &r->lows_at, (uint32_t)r->lows);
+        r->low_sum += r->quant->unrice(word, high, r->at + byte, &r->lows, (uint32_t)r->low_sum);
     else
-        r->lows += read_slowly(r, high, word, some);
+        r->low_sum += read_slowly(r, high, word, some);
     r->read += some;
-    return ((uint64_t)high[some - 1] << r->b) + r->lows < r->n; /* the last one's place is the highest */
+    return ((uint64_t)high[some - 1] << r->b) + r->low_sum < r->n; /* the last one's place is the highest */
 }

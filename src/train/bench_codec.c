@@ -111,8 +111,8 @@ static weir_err run_trial(trial *t, const char *spec, size_t floats, bool json, 
     for (int round = 0; round < ROUNDS; round++)
         WEIR_TRY(step(t, round));
     bytes = (double)t->bucket.n * sizeof(float) * 1e-9;
-    ratio = ROUNDS * bytes * 1e9 / (double)t->sent;
     e = bytes / median(t->encode), d = bytes / (median(t->decode) * (double)t->decoded / ROUNDS), c = bytes / median(t->copy);
+    ratio = ROUNDS * bytes * 1e9 / (double)t->sent;
     weir_json *j = weir_json_object();
     if (!j)
         return weir_fail_nomem(0);
