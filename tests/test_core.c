@@ -408,8 +408,6 @@ static void bad_specs_name_what_is_known(void **state)
         {"thing:mode=one|two", "one of one|two|three"},
         {"thing:mode=", "one of"},
         {"thing:=5", "no option ''"},
-        {"thing:count=3,fast=yes,count=3", "axis thing: count is given twice"},
-        {"thing:/a,dir=/b", "dir is given twice"},
         {"thing:one:size=3", "no option 'one:size'; it has count, rate, fast, dir, mode, rest (what has options of its own stands in brackets"},
     };
     static char hostile[9000];

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SHOWN = 200 /* bytes of a user's word that an error repeats */, MOST_OPTIONS = 64 /* of a variant */ };
+enum { SHOWN = 200 }; /* bytes of a user's word that an error repeats */
 
 /* ---- one option ---- */
 
@@ -225,8 +225,8 @@ static char *unwrap(char *value)
     return value + 1;
 }
 
-/* Takes one item off `text` (which is cut in place) and sets it; *next is what follows, NULL at the end. A bit of `given` for each option that was set. */
-static weir_err set_item(const weir_plug *p, const char *owner, char *text, char **next, uint64_t *given, weir_arena *a, void *self)
+/* Takes one item off `text` (which is cut in place) and sets it; *next is what follows, NULL at the end. */
+static weir_err set_item(const weir_plug *p, const char *owner, char *text, char **next, weir_arena *a, void *self)
 {
     char *equals = text + strcspn(text, "=,"), *value = text, *end;
     const weir_opt *o;
@@ -239,9 +239,6 @@ static weir_err set_item(const weir_plug *p, const char *owner, char *text, char
         text[strcspn(text, ",")] = 0;
         return weir_fail(WEIR_USAGE, "%s: '%.*s' is not key=value", owner, SHOWN, text);
     }
-    if (*given >> (o - p->options) & 1)
-        return weir_fail(WEIR_USAGE, "%s: %s is given twice", owner, o->name);
-    *given |= 1ull << (o - p->options);
     end = o->rest ? value + strlen(value) : value_end(value);
     *next = *end ? end + 1 : NULL;
     *end = 0;
@@ -252,7 +249,6 @@ weir_err weir_plug_make(const weir_plug *p, const char *axis, const char *spec, 
 {
     const char *colon = strchr(spec, ':');
     char owner[96], *items;
-    uint64_t given = 0;
     void *made;
 
     snprintf(owner, sizeof owner, "%s %s", axis, p->name);
@@ -263,7 +259,7 @@ weir_err weir_plug_make(const weir_plug *p, const char *axis, const char *spec, 
         if (!(items = weir_copy_text(a, colon + 1)))
             return weir_fail_nomem(strlen(spec));
         while (items)
-            WEIR_TRY(set_item(p, owner, items, &items, &given, a, made));
+            WEIR_TRY(set_item(p, owner, items, &items, a, made));
     }
     *self = made;
     return WEIR_OK;
@@ -296,7 +292,7 @@ static bool option_whole(const weir_plug *p, const weir_opt *o)
                                    [WEIR_OPT_TEXT] = sizeof(char *), [WEIR_OPT_CHOICE] = sizeof(int),
                                    [WEIR_OPT_TIME] = sizeof(double), [WEIR_OPT_RATE] = sizeof(double)};
 
-    return o - p->options < MOST_OPTIONS && (size_t)o->kind < sizeof bytes / sizeof *bytes && o->at <= p->size && p->size - o->at >= bytes[o->kind] && o->help &&
+    return (size_t)o->kind < sizeof bytes / sizeof *bytes && o->at <= p->size && p->size - o->at >= bytes[o->kind] && o->help &&
            (o->kind != WEIR_OPT_CHOICE || o->choices) && find_option(p->options, o->name, strlen(o->name)) == o;
 }
 
