@@ -97,6 +97,10 @@ static int first_other(const uint64_t *x, int n)
     return 0;
 }
 
+/* Word that a rank leaves with an error may overtake what it sent before: so nobody leaves until all have what they need to say the same. How the barrier itself
+ * ends says nothing. */
+static void wait_for_all(weir_coll_use *coll, weir_group *g) { (void)!weir_barrier(coll, g); }
+
 weir_err weir_agree_settings(weir_group *g, const weir_settings *set, const char *more, weir_arena *arena)
 {
     size_t p = (size_t)g->size;
@@ -119,6 +123,7 @@ weir_err weir_agree_settings(weir_group *g, const weir_settings *set, const char
     WEIR_TRY(weir_broadcast(&ring, g, 0, mine, ROOM));
     WEIR_TRY(weir_broadcast(&ring, g, rank, other, ROOM));
     mine[ROOM - 1] = other[ROOM - 1] = 0;
+    wait_for_all(&ring, g);
     return name_difference(mine, other, rank);
 }
 
@@ -158,6 +163,7 @@ static weir_err name_tensor(weir_replica *r)
         WEIR_TRY(weir_allgather(r->coll, r->group, r->all, r->off, r->len));
         if (!first_other(r->all, p))
             continue;
+        wait_for_all(r->coll, r->group);
         odd = odd_one(r->all, p);
         if (odd < 0)
             return weir_fail(WEIR_DIVERGED, "after step %llu ranks 0 and %d hold different values of %s", (unsigned long long)r->step,
@@ -182,8 +188,10 @@ weir_err weir_replica_check(weir_replica *r)
         return WEIR_OK;
     r->all[r->group->me] = number;
     WEIR_TRY(weir_allgather(r->coll, r->group, r->all, r->off, r->len));
-    if ((other = first_other(r->all, r->group->size)))
+    if ((other = first_other(r->all, r->group->size))) {
+        wait_for_all(r->coll, r->group);
         return weir_fail(WEIR_DIVERGED, "rank 0 has a model of %llu tensors, rank %d one of %llu", (unsigned long long)r->all[0], other,
                          (unsigned long long)r->all[other]);
+    }
     return name_tensor(r);
 }
