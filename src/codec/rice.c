@@ -121,7 +121,7 @@ weir_rice weir_rice_begin(const unsigned char *at, size_t bytes, size_t words, i
                    .lows = weir_lows_of(b),
                    .quant = weir_quant_best()};
 
-    r.zeros = -(uint64_t)(8 * LOOK); /* as if eight bytes of ones had been read, which the first look then counts */
+    r.zeros = -(uint64_t)(8 * LOOK); /* a look counts the eight bytes before it as passed; before the first there are none */
     return r;
 }
 
