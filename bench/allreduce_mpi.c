@@ -1,5 +1,6 @@
-/* allreduce_mpi.c - MPI_Allreduce of floats in place, timed as `weir bench allreduce` times: rounds of some calls in a row, each round
- * after a barrier; rank 0 prints the median as a JSON line for each size.   mpirun -n P allreduce_mpi FLOATS... */
+/* allreduce_mpi.c - MPI_Allreduce of floats in place, timed as `weir bench allreduce` times: rounds
+ * of some calls in a row, each round after a barrier; rank 0 prints the median as a JSON line for
+ * each size.   mpirun -n P allreduce_mpi FLOATS... */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,7 +52,8 @@ int main(int argc, char **argv)
         }
         double s = median(x, n);
         if (!rank)
-            printf("{\"peer\": \"openmpi\", \"ranks\": %d, \"floats\": %zu, \"us\": %.2f}\n", size, n, s * 1e6);
+            printf("{\"peer\": \"openmpi\", \"ranks\": %d, \"floats\": %zu, \"us\": %.2f}\n", size,
+                   n, s * 1e6);
         free(x);
     }
     MPI_Finalize();

@@ -1,7 +1,8 @@
 /* weir.h - train deep networks on many machines: what an embedding program sees.
  *
- * A run is a set of settings, named as the options of `weir train` (see `weir help train`), and one call that trains.
- * Nothing here exits, aborts, prints or installs a signal handler. Link with `pkg-config --libs weir`. */
+ * A run is a set of settings, named as the options of `weir train` (see `weir help train`), and one
+ * call that trains. Nothing here exits, aborts, prints or installs a signal handler. Link with
+ * `pkg-config --libs weir`. */
 #ifndef WEIR_H
 #define WEIR_H
 #include <stdbool.h>
@@ -15,7 +16,8 @@ extern "C" {
 #define WEIR_VERSION "0.1.0"
 #define WEIR_API 1 /* raised when something here changes its meaning */
 
-/* Every function that can fail returns one of these. Codes below 100 are the exit codes of the program too. */
+/* Every function that can fail returns one of these. Codes below 100 are the exit codes of the
+ * program too. */
 typedef enum weir_err {
     WEIR_OK = 0,
     WEIR_FAILED = 1,    /* memory, a system call, anything without a code of its own */
@@ -41,9 +43,9 @@ typedef struct weir_run weir_run;
 /* What a run came to. */
 typedef struct weir_result {
     uint64_t steps, samples;
-    double loss;            /* of the last step */
-    const char *metric;     /* "accuracy", "perplexity" or "rmse" */
-    double value;           /* of the test part, at the end */
+    double loss;        /* of the last step */
+    const char *metric; /* "accuracy", "perplexity" or "rmse" */
+    double value;       /* of the test part, at the end */
     double samples_per_s;
     uint64_t params_hash;
 } weir_result;

@@ -1,4 +1,5 @@
-/* help_ckpt.h - a run so small that every byte of its checkpoints can be tried, and a directory of its own for every test. */
+/* help_ckpt.h - a run so small that every byte of its checkpoints can be tried, and a directory of
+ * its own for every test. */
 #ifndef WEIR_TESTS_HELP_CKPT_H
 #define WEIR_TESTS_HELP_CKPT_H
 #include <setjmp.h>
@@ -40,7 +41,8 @@ static inline weir_err list_state(void *arg, weir_io *io)
     uint64_t steps = r->steps;
     size_t mark = weir_io_in(io, "optim");
 
-    WEIR_TRY(weir_io_range(io, "fc1.weight.momentum", r->momentum + 5, 5, 7, MOMENTA, WEIR_KEEP_SAME));
+    WEIR_TRY(
+        weir_io_range(io, "fc1.weight.momentum", r->momentum + 5, 5, 7, MOMENTA, WEIR_KEEP_SAME));
     WEIR_TRY(weir_io_range(io, "fc1.weight.momentum", r->momentum, 0, 5, MOMENTA, WEIR_KEEP_SAME));
     WEIR_TRY(weir_io_u64(io, "steps", &steps, WEIR_KEEP_SAME));
     weir_io_out(io, mark);
@@ -50,7 +52,8 @@ static inline weir_err list_state(void *arg, weir_io *io)
 
 static inline weir_ckpt_body body_of(run *r)
 {
-    return (weir_ckpt_body){.tensor = tensors, .tensors = 3, .param = r->param, .state = list_state, .arg = r};
+    return (weir_ckpt_body){
+        .tensor = tensors, .tensors = 3, .param = r->param, .state = list_state, .arg = r};
 }
 
 /* Everything a function of the step, any bits: the numbers need not be numbers. */
@@ -78,7 +81,8 @@ static inline double tick(weir_rt *rt)
 }
 static weir_rt clock_rt = {.now = tick};
 
-static inline weir_err save_with(const char *out, uint64_t step, int keep, int workers, weir_ckpt_saved *saved)
+static inline weir_err save_with(const char *out, uint64_t step, int keep, int workers,
+                                 weir_ckpt_saved *saved)
 {
     weir_ckpt_info info = {.step = step,
                            .seed = UINT64_MAX,

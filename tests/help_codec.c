@@ -33,7 +33,8 @@ coder_rig *coder_open(const char *spec, int views, const size_t (*shape)[2])
     r->arena = weir_arena_new();
     for (int v = 0; v < views; v++) {
         size_t n = shape[v][0] * shape[v][1];
-        r->tensor[v] = (weir_tensor){name[v], r->bucket.n, n, 2, {(int64_t)shape[v][0], (int64_t)shape[v][1]}, true, v};
+        r->tensor[v] = (weir_tensor){
+            name[v], r->bucket.n, n, 2, {(int64_t)shape[v][0], (int64_t)shape[v][1]}, true, v};
         r->view[v] = (weir_view){&r->tensor[v], r->bucket.n, shape[v][0], shape[v][1], 0};
         r->bucket.n += n;
     }
@@ -69,8 +70,14 @@ weir_err coder_step(coder_rig *r, bool residual)
     size_t n = r->bucket.n;
     const unsigned char guard = 0xa5;
 
-    r->feed = (weir_feed){.n = n, .bad = n, .grad = r->grad, .scale = 1, .held = residual ? r->held : NULL, .hold = residual ? r->hold : NULL,
-                          .key = 7, .tile = r->feed.tile};
+    r->feed = (weir_feed){.n = n,
+                          .bad = n,
+                          .grad = r->grad,
+                          .scale = 1,
+                          .held = residual ? r->held : NULL,
+                          .hold = residual ? r->hold : NULL,
+                          .key = 7,
+                          .tile = r->feed.tile};
     for (size_t i = 0; i < n; i++)
         r->before[i] = residual ? r->held[i] + r->grad[i] : r->grad[i];
     for (r->turn.round = 0; r->turn.round < r->codec->rounds; r->turn.round++) {
@@ -103,14 +110,42 @@ void coder_commit(coder_rig *r)
     r->turn.step++;
 }
 
-const char *const codec_specs[] = {
-    "none", "half:residual=yes", "half:bf16,residual=yes", "int8:residual=yes", "onebit", "sign", "strom", "strom:density=0.001", "strom:pack=none", "strom:quanta=5", "strom:tau=0.02", "strom:per=bucket",
-    "strom:tau=1e-9", "topk", "topk:select=exact", "topk:select=hierarchical,rice=no", "topk:density=1", "dgc", "redsync", "redsync:quantise=no", "redsync:quantise=no,select=search", "redsync:select=search",
-    "redsync:error=drop", "qsgd:residual=yes", "qsgd:levels=100", "terngrad:residual=yes", "powersgd", "powersgd:5", "powersgd:1000", "auto",
-    "auto:among=[half:bf16,residual=yes+topk]", NULL};
+const char *const codec_specs[] = {"none",
+                                   "half:residual=yes",
+                                   "half:bf16,residual=yes",
+                                   "int8:residual=yes",
+                                   "onebit",
+                                   "sign",
+                                   "strom",
+                                   "strom:density=0.001",
+                                   "strom:pack=none",
+                                   "strom:quanta=5",
+                                   "strom:tau=0.02",
+                                   "strom:per=bucket",
+                                   "strom:tau=1e-9",
+                                   "topk",
+                                   "topk:select=exact",
+                                   "topk:select=hierarchical,rice=no",
+                                   "topk:density=1",
+                                   "dgc",
+                                   "redsync",
+                                   "redsync:quantise=no",
+                                   "redsync:quantise=no,select=search",
+                                   "redsync:select=search",
+                                   "redsync:error=drop",
+                                   "qsgd:residual=yes",
+                                   "qsgd:levels=100",
+                                   "terngrad:residual=yes",
+                                   "powersgd",
+                                   "powersgd:5",
+                                   "powersgd:1000",
+                                   "auto",
+                                   "auto:among=[half:bf16,residual=yes+topk]",
+                                   NULL};
 
 static const size_t four[][2] = {{64, 50}, {300, 7}, {1, 5000}, {1, 1}};
 const bucket_shape usual_bucket = {4, four};
 
-static const size_t none[][2] = {{0, 0}}, one[][2] = {{1, 1}}, rows[][2] = {{0, 7}, {0, 300}}, beside[][2] = {{0, 5}, {20, 30}, {0, 1}, {1, 1}};
+static const size_t none[][2] = {{0, 0}}, one[][2] = {{1, 1}}, rows[][2] = {{0, 7}, {0, 300}},
+                    beside[][2] = {{0, 5}, {20, 30}, {0, 1}, {1, 1}};
 const bucket_shape few_elements[FEW] = {{0, none}, {1, none}, {1, one}, {2, rows}, {4, beside}};

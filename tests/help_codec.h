@@ -1,4 +1,5 @@
-/* help_codec.h - a codec of one worker on one bucket, and gradients of every kind that it may meet. */
+/* help_codec.h - a codec of one worker on one bucket, and gradients of every kind that it may
+ * meet. */
 #ifndef WEIR_HELP_CODEC_H
 #define WEIR_HELP_CODEC_H
 #include "codec/codec.h"
@@ -26,7 +27,8 @@ typedef struct coder_rig {
 
 coder_rig *coder_open(const char *spec, int views, const size_t (*shape)[2]);
 void coder_close(coder_rig *);
-/* All rounds of one step of a group of one; its value is in r->value, what is held back in r->hold. A message stays within its bound. */
+/* All rounds of one step of a group of one; its value is in r->value, what is held back in r->hold.
+ * A message stays within its bound. */
 weir_err coder_step(coder_rig *, bool residual);
 void coder_commit(coder_rig *);
 
@@ -35,6 +37,9 @@ extern const char *const codec_specs[];
 
 /* Buckets: four tensors; then nothing and one element, and tensors of nothing beside others. */
 enum { FEW = 5 };
-typedef struct bucket_shape { int views; const size_t (*shape)[2]; } bucket_shape;
+typedef struct bucket_shape {
+    int views;
+    const size_t (*shape)[2];
+} bucket_shape;
 extern const bucket_shape usual_bucket, few_elements[FEW];
 #endif

@@ -59,7 +59,8 @@ void idx_text(const char *name, const char *text) { idx_put(name, text, strlen(t
 
 void idx_write(const char *name, const idx_bytes *f) { idx_put(name, f->b, f->n); }
 
-void idx_save(const char *name, int type, int dims, const uint32_t *dim, const uint32_t *value, size_t n)
+void idx_save(const char *name, int type, int dims, const uint32_t *dim, const uint32_t *value,
+              size_t n)
 {
     idx_bytes f = idx_array(type, dims, dim, value, n);
 
@@ -108,7 +109,8 @@ void idx_refused(const char *format, weir_err code, const char *file, const char
 weir_batch idx_get(const weir_data_use *use, weir_part part, uint64_t first, int n, uint64_t step)
 {
     uint64_t index[1024];
-    weir_pick pick = {.part = part, .seed = 1, .step = step, .first = first, .index = index, .n = n};
+    weir_pick pick = {
+        .part = part, .seed = 1, .step = step, .first = first, .index = index, .n = n};
     weir_batch batch;
 
     assert_in_range(n, 1, 1024);

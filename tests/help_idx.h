@@ -22,8 +22,10 @@ int idx_teardown(void **);
 /* Values are bits: for floats those of the float. */
 idx_bytes idx_array(int type, int dims, const uint32_t *dim, const uint32_t *value, size_t n);
 void idx_write(const char *name, const idx_bytes *);
-void idx_save(const char *name, int type, int dims, const uint32_t *dim, const uint32_t *value, size_t n);
-/* 4 training and 2 test pictures of 2x3 bytes, classes 0 2 1 3 and 2 1; the test pictures are the last training ones. */
+void idx_save(const char *name, int type, int dims, const uint32_t *dim, const uint32_t *value,
+              size_t n);
+/* 4 training and 2 test pictures of 2x3 bytes, classes 0 2 1 3 and 2 1; the test pictures are the
+ * last training ones. */
 void idx_good(void);
 extern uint32_t idx_ramp[24];
 /* Any bytes; text. */

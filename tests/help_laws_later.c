@@ -1,4 +1,5 @@
-/* help_laws_later.c - what asynchronous training, recovery and elasticity will need of net, coll and lane together, in small. */
+/* help_laws_later.c - what asynchronous training, recovery and elasticity will need of net, coll
+ * and lane together, in small. */
 #include "exchange/lane.h"
 #include "help_laws.h"
 #include <signal.h>
@@ -6,7 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* ---- two ranks that serve each other while both wait, with messages long enough to need a rendezvous ---- */
+/* ---- two ranks that serve each other while both wait, with messages long enough to need a
+ * rendezvous ---- */
 
 enum { LONG = 100000, ASKS = 20 };
 
@@ -19,7 +21,8 @@ static weir_err serve_long(void *arg)
     int which;
 
     for (int k = 0; k < ASKS && !err; k++) {
-        weir_net_recv(n, WEIR_ANY, weir_tag(WEIR_CHANNEL_SERVE, 0, 0), WEIR_WHOLE_CHANNEL, NULL, 0, &o);
+        weir_net_recv(n, WEIR_ANY, weir_tag(WEIR_CHANNEL_SERVE, 0, 0), WEIR_WHOLE_CHANNEL, NULL, 0,
+                      &o);
         if ((err = weir_net_wait(n, &p, 1, 0, &which)) || (err = weir_net_why(n, &o)))
             break;
         memcpy(answer, o.data, LONG);
@@ -54,7 +57,8 @@ static weir_err serve_each_other(weir_net *n, void *arg)
     return err ? err : weir_net_fibre_join(n, server);
 }
 
-/* ---- a small model: replicated parameters, an optimiser whose state lies with the owner of each bucket ---- */
+/* ---- a small model: replicated parameters, an optimiser whose state lies with the owner of each
+ * bucket ---- */
 
 enum { ROWS = 24, COLS = 600, PARAMS = ROWS * COLS, ROOM_OF_BUCKET = 3 * COLS * 4 };
 
@@ -79,7 +83,9 @@ static weir_err model_open(model *m)
     m->grad = WEIR_NEW(m->arena, float, PARAMS + 64);
     for (int i = 0; i < PARAMS; i++)
         m->param[i] = (float)(i % 101) / 64;
-    WEIR_TRY(weir_buckets_cut(&m->tensor, 1, &(weir_cut_rules){.bytes = ROOM_OF_BUCKET, .small = WEIR_SMALL}, m->param, m->grad, m->arena, &bucket, &m->lanes));
+    WEIR_TRY(weir_buckets_cut(&m->tensor, 1,
+                              &(weir_cut_rules){.bytes = ROOM_OF_BUCKET, .small = WEIR_SMALL},
+                              m->param, m->grad, m->arena, &bucket, &m->lanes));
     return weir_lanes_make(bucket, m->lanes, "none", "sgd:momentum=0.9", m->arena, &m->lane);
 }
 
@@ -95,7 +101,8 @@ static void backward(model *m, uint64_t step)
 {
     for (size_t i = 0; i < PARAMS; i++) {
         size_t all = (i * 7 + step * 13) % 97;
-        m->grad[i] = (float)(weir_cut(all, m->group.size, m->group.me + 1) - weir_cut(all, m->group.size, m->group.me));
+        m->grad[i] = (float)(weir_cut(all, m->group.size, m->group.me + 1) -
+                             weir_cut(all, m->group.size, m->group.me));
     }
 }
 
@@ -108,21 +115,27 @@ static int owner(const model *m, int lane)
     return k;
 }
 
-static void step_lane(weir_lane *l, uint64_t step) { l->optim->step(l->stepper, l->bucket, step, 0.01, 1); }
+static void step_lane(weir_lane *l, uint64_t step)
+{
+    l->optim->step(l->stepper, l->bucket, step, 0.01, 1);
+}
 
-/* Sums all buckets, then steps one's own and tells the others: until every sum is there nothing has changed. */
+/* Sums all buckets, then steps one's own and tells the others: until every sum is there nothing has
+ * changed. */
 static weir_err train_step(model *m, uint64_t step)
 {
     size_t off[8], len[8];
 
     backward(m, step);
     for (int i = 0; i < m->lanes; i++)
-        WEIR_TRY(weir_lane_sum(&m->lane[i], m->ways, &m->coll, &m->group, (weir_turn){.step = step}, 1));
+        WEIR_TRY(
+            weir_lane_sum(&m->lane[i], m->ways, &m->coll, &m->group, (weir_turn){.step = step}, 1));
     for (int i = 0; i < m->lanes; i++)
         if (owner(m, i) == m->group.me)
             step_lane(&m->lane[i], step);
     for (int k = 0; k < m->group.size; k++) {
-        size_t first = weir_cut((size_t)m->lanes, m->group.size, k), end = weir_cut((size_t)m->lanes, m->group.size, k + 1);
+        size_t first = weir_cut((size_t)m->lanes, m->group.size, k),
+               end = weir_cut((size_t)m->lanes, m->group.size, k + 1);
         off[k] = first < (size_t)m->lanes ? m->lane[first].bucket->at * sizeof(float) : 0;
         len[k] = 0;
         for (size_t i = first; i < end; i++)
@@ -169,8 +182,10 @@ static weir_err agree(weir_net *n, const int *members, int count, uint64_t *step
     weir_net_strict(n, false);
     for (int i = 0; i < count; i++)
         if (members[i] != weir_net_rank(n)) {
-            weir_net_recv(n, members[i], weir_tag(WEIR_CHANNEL_AGREE, 1, 0), WEIR_EXACT, &theirs[i], sizeof theirs[i], &ops[k++]);
-            weir_net_send(n, members[i], weir_tag(WEIR_CHANNEL_AGREE, 1, 0), &mine, sizeof mine, &ops[k++]);
+            weir_net_recv(n, members[i], weir_tag(WEIR_CHANNEL_AGREE, 1, 0), WEIR_EXACT, &theirs[i],
+                          sizeof theirs[i], &ops[k++]);
+            weir_net_send(n, members[i], weir_tag(WEIR_CHANNEL_AGREE, 1, 0), &mine, sizeof mine,
+                          &ops[k++]);
         }
     WEIR_TRY(weir_net_wait_all(n, ops, k, 0));
     for (int i = 0; i < count; i++)
@@ -181,7 +196,8 @@ static weir_err agree(weir_net *n, const int *members, int count, uint64_t *step
     return WEIR_OK;
 }
 
-/* How rank 2 goes: by an error of its own, by a signal, or by the world's order (it only notes when). */
+/* How rank 2 goes: by an error of its own, by a signal, or by the world's order (it only notes
+ * when). */
 static weir_err go_away(weir_net *n, double *how)
 {
     if (*how == LAW_BY_ERROR)
@@ -193,14 +209,16 @@ static weir_err go_away(weir_net *n, double *how)
     return WEIR_OK;
 }
 
-/* Replicated this time: each rank steps all buckets, so that the one who goes takes nothing with it. */
+/* Replicated this time: each rank steps all buckets, so that the one who goes takes nothing with
+ * it. */
 static weir_err replica_step(weir_net *n, model *m, uint64_t step, double *how)
 {
     backward(m, step);
     for (int i = 0; i < m->lanes; i++) {
         if (how && i == m->lanes / 2)
             WEIR_TRY(go_away(n, how));
-        WEIR_TRY(weir_lane_sum(&m->lane[i], m->ways, &m->coll, &m->group, (weir_turn){.step = step}, 1));
+        WEIR_TRY(
+            weir_lane_sum(&m->lane[i], m->ways, &m->coll, &m->group, (weir_turn){.step = step}, 1));
     }
     WEIR_TRY(weir_barrier(&m->coll, &m->group)); /* nobody commits what another could not */
     for (int i = 0; i < m->lanes; i++)
@@ -217,7 +235,8 @@ static weir_err repeat_steps(weir_net *n, model *m, double *how)
 
     WEIR_TRY(model_group(m, n, 0, members, count));
     while (step < STEPS) {
-        weir_err err = replica_step(n, m, step, step == FATAL && weir_net_rank(n) == 2 ? how : NULL);
+        weir_err err =
+            replica_step(n, m, step, step == FATAL && weir_net_rank(n) == 2 ? how : NULL);
         if (!err) {
             step++;
             continue;
@@ -255,7 +274,8 @@ typedef struct memory_io {
     size_t used;
 } memory_io;
 
-static weir_err move_range(weir_io *io, const char *name, float *x, size_t at, size_t n, size_t whole, weir_keep keep)
+static weir_err move_range(weir_io *io, const char *name, float *x, size_t at, size_t n,
+                           size_t whole, weir_keep keep)
 {
     memory_io *m = (memory_io *)io;
 
@@ -295,7 +315,8 @@ static int owner_among(int lanes, int count, int lane)
     return owner(&m, lane);
 }
 
-/* All who were in the old set or are in the new one; ranks 0..old-1 and 0..new-1. Newcomers get the parameters by broadcast. */
+/* All who were in the old set or are in the new one; ranks 0..old-1 and 0..new-1. Newcomers get the
+ * parameters by broadcast. */
 static weir_err regroup(weir_net *n, model *m, int generation, int old, int new)
 {
     const int everybody[] = {0, 1, 2, 3, 4};
@@ -367,7 +388,10 @@ static weir_err regroup_4_3_5(weir_net *n, void *arg)
 enum { CLIENTS = 3, EACH = 20 };
 
 /* Floats whose sum depends on the order in which they are added. */
-static float gift(int rank, int i) { return 1.0f / (float)(1 + rank * 37 + i * i) * (i % 3 ? 1e4f : 1e-3f); }
+static float gift(int rank, int i)
+{
+    return 1.0f / (float)(1 + rank * 37 + i * i) * (i % 3 ? 1e4f : 1e-3f);
+}
 
 static weir_err give(weir_net *n, uint32_t round)
 {
@@ -388,7 +412,8 @@ static weir_err gather(weir_net *n, uint32_t round, bool record, int *source, fl
     for (int k = 0; k < CLIENTS * EACH; k++) {
         weir_op o, *p = &o;
         int which;
-        weir_net_recv(n, record ? WEIR_ANY : source[k], weir_tag(WEIR_CHANNEL_SERVE, round, 0), WEIR_EXACT, &x, sizeof x, &o);
+        weir_net_recv(n, record ? WEIR_ANY : source[k], weir_tag(WEIR_CHANNEL_SERVE, round, 0),
+                      WEIR_EXACT, &x, sizeof x, &o);
         WEIR_TRY(weir_net_wait(n, &p, 1, 0, &which));
         WEIR_TRY(weir_net_why(n, &o));
         source[k] = o.peer;

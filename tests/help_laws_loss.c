@@ -1,10 +1,12 @@
-/* help_laws_loss.c - peers that fail, leave, stall or send too much: what ends, with which code, and who is blamed. */
+/* help_laws_loss.c - peers that fail, leave, stall or send too much: what ends, with which code,
+ * and who is blamed. */
 #include "help_laws.h"
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-/* All but `gone` have come here before any goes on: one that left earlier might be missed by those who have not heard of the loss yet. */
+/* All but `gone` have come here before any goes on: one that left earlier might be missed by those
+ * who have not heard of the loss yet. */
 static weir_err meet_without(weir_net *n, int gone)
 {
     weir_net_strict(n, false);
@@ -33,20 +35,24 @@ static weir_err one_fails(weir_net *n, void *arg)
         return weir_fail(WEIR_INVALID, "the file is bad");
     }
     weir_net_send(n, 1, law_tag(9, 0), NULL, 0, &here);
-    weir_net_recv(n, other, law_tag(0, 0), WEIR_EXACT, NULL, 0, &o); /* names another: strict ends it all the same */
+    /* names another: strict ends it all the same */
+    weir_net_recv(n, other, law_tag(0, 0), WEIR_EXACT, NULL, 0, &o);
     WEIR_TRY(weir_net_wait(n, &p, 1, 0, &which));
     CHECK(o.err == WEIR_LOST && o.peer == 1);
     weir_net_fault(n, &f);
-    CHECK(f.code == WEIR_LOST && f.rank == 1 && f.phase == WEIR_PHASE_LOAD && f.step == 3 && f.cause == WEIR_INVALID && f.pid > 0);
+    CHECK(f.code == WEIR_LOST && f.rank == 1 && f.phase == WEIR_PHASE_LOAD && f.step == 3 &&
+          f.cause == WEIR_INVALID && f.pid > 0);
     CHECK(!weir_net_alive(n, 1) && weir_net_alive(n, weir_net_rank(n)));
     weir_net_cancel(n, &ph, 1);
     weir_net_send(n, other, law_tag(0, 0), NULL, 0, &o);
     CHECK(o.done && o.err == WEIR_LOST && o.peer == 1 && weir_net_why(n, &o) == WEIR_LOST);
-    CHECK(strstr(weir_why_text(), "rank 1 (host ") && strstr(weir_why_text(), ") left with an error in phase load of step 3: the file is bad"));
+    CHECK(strstr(weir_why_text(), "rank 1 (host ") &&
+          strstr(weir_why_text(), ") left with an error in phase load of step 3: the file is bad"));
     return meet_without(n, 1);
 }
 
-/* ---- in the middle of everything: the last rank goes while the others send, receive, wait for one and for all ---- */
+/* ---- in the middle of everything: the last rank goes while the others send, receive, wait for one
+ * and for all ---- */
 
 typedef struct rest {
     weir_op ops[8], *p[8];
@@ -59,7 +65,8 @@ static void start_all(weir_net *n, rest *r, size_t len, uint32_t turn)
     r->count = 0;
     for (int q = 0; q < weir_net_size(n); q++)
         if (q != weir_net_rank(n)) {
-            weir_net_recv(n, q, law_tag(turn, 0), WEIR_EXACT, turn % 2 ? NULL : r->in[q], turn % 2 ? 0 : len, &r->ops[r->count++]);
+            weir_net_recv(n, q, law_tag(turn, 0), WEIR_EXACT, turn % 2 ? NULL : r->in[q],
+                          turn % 2 ? 0 : len, &r->ops[r->count++]);
             weir_net_send(n, q, law_tag(turn, 0), r->big, len, &r->ops[r->count++]);
         }
     for (int i = 0; i < r->count; i++)
@@ -123,7 +130,8 @@ static weir_err in_the_middle(weir_net *n, void *arg)
     if (weir_net_rank(n) == last)
         return err;
     weir_net_fault(n, &f);
-    CHECK(err == WEIR_LOST && f.code == WEIR_LOST && f.rank == last && f.phase == WEIR_PHASE_EXCHANGE);
+    CHECK(err == WEIR_LOST && f.code == WEIR_LOST && f.rank == last &&
+          f.phase == WEIR_PHASE_EXCHANGE);
     CHECK(f.cause == WEIR_DISK && strstr(f.what, "enough"));
     return meet_without(n, last);
 }
@@ -132,7 +140,8 @@ static weir_err in_the_middle(weir_net *n, void *arg)
 
 static weir_err loose_client(weir_net *n)
 {
-    WEIR_TRY(weir_net_send_wait(n, 0, weir_tag(WEIR_CHANNEL_SERVE, 0, 0), &(int){weir_net_rank(n)}, sizeof(int)));
+    WEIR_TRY(weir_net_send_wait(n, 0, weir_tag(WEIR_CHANNEL_SERVE, 0, 0), &(int){weir_net_rank(n)},
+                                sizeof(int)));
     WEIR_TRY(weir_net_recv_wait(n, 0, law_tag(0, 0), NULL, 0, NULL));
     return weir_net_rank(n) == 3 ? WEIR_OK : weir_fail(WEIR_NAN, "one of two");
 }
@@ -148,7 +157,8 @@ static weir_err loose(weir_net *n, void *arg)
     if (weir_net_rank(n))
         return loose_client(n);
     for (int k = 0; k < 5; k++) {
-        weir_net_recv(n, WEIR_ANY, weir_tag(WEIR_CHANNEL_SERVE, 0, 0), WEIR_WHOLE_CHANNEL, &x, sizeof x, &o);
+        weir_net_recv(n, WEIR_ANY, weir_tag(WEIR_CHANNEL_SERVE, 0, 0), WEIR_WHOLE_CHANNEL, &x,
+                      sizeof x, &o);
         WEIR_TRY(weir_net_wait(n, &p, 1, 0, &which));
         if (o.err) {
             CHECK(o.err == WEIR_LOST && (o.peer == 1 || o.peer == 2) && !(seen >> o.peer & 1));
@@ -160,8 +170,10 @@ static weir_err loose(weir_net *n, void *arg)
         }
     }
     CHECK(lost == 2 && data == 3);
-    weir_net_recv(n, WEIR_ANY, weir_tag(WEIR_CHANNEL_SERVE, 0, 0), WEIR_WHOLE_CHANNEL, &x, sizeof x, &o);
-    CHECK(weir_net_wait(n, &p, 1, weir_net_now(n) + 0.05, &which) == WEIR_LATE); /* no more of it; goodbye is none */
+    weir_net_recv(n, WEIR_ANY, weir_tag(WEIR_CHANNEL_SERVE, 0, 0), WEIR_WHOLE_CHANNEL, &x, sizeof x,
+                  &o);
+    /* no more of it; goodbye is none */
+    CHECK(weir_net_wait(n, &p, 1, weir_net_now(n) + 0.05, &which) == WEIR_LATE);
     weir_net_cancel(n, &p, 1);
     weir_net_recv(n, 1, law_tag(0, 0), WEIR_EXACT, &x, sizeof x, &o);
     CHECK(o.done && o.err == WEIR_LOST && o.peer == 1);
@@ -170,7 +182,8 @@ static weir_err loose(weir_net *n, void *arg)
 
 /* ---- going on with two of three ---- */
 
-/* Rank 2 goes when both others have got as far as their receive; they hear of it in no certain order. */
+/* Rank 2 goes when both others have got as far as their receive; they hear of it in no certain
+ * order. */
 static weir_err third_goes(weir_net *n)
 {
     WEIR_TRY(weir_net_recv_wait(n, 0, law_tag(9, 0), NULL, 0, NULL));
@@ -186,7 +199,8 @@ static weir_err renewal(weir_net *n, void *arg)
     (void)arg;
     if (me == 2)
         return third_goes(n);
-    WEIR_TRY(weir_net_send_wait(n, peer, law_tag(5, 0), &(int){55}, sizeof(int))); /* of generation 0, never asked for */
+    /* of generation 0, never asked for */
+    WEIR_TRY(weir_net_send_wait(n, peer, law_tag(5, 0), &(int){55}, sizeof(int)));
     WEIR_TRY(weir_net_send_wait(n, peer, law_tag(9, 0), NULL, 0));
     WEIR_TRY(weir_net_recv_wait(n, peer, law_tag(9, 0), NULL, 0, NULL));
     weir_net_recv(n, peer, law_tag(0, 0), WEIR_EXACT, &x, sizeof x, &old);
@@ -268,7 +282,8 @@ static weir_err aborted(weir_net *n, void *arg)
     (void)arg;
     if (weir_net_rank(n)) {
         CHECK(weir_net_recv_wait(n, 0, law_tag(0, 0), NULL, 0, NULL) == WEIR_LOST);
-        CHECK(strstr(weir_why_text(), "rank 0 ") && strstr(weir_why_text(), "the loss is not a number"));
+        CHECK(strstr(weir_why_text(), "rank 0 ") &&
+              strstr(weir_why_text(), "the loss is not a number"));
         return WEIR_OK;
     }
     WEIR_TRY(weir_task_start(weir_net_rt(n), "give up", give_up, n, &t));
@@ -298,7 +313,8 @@ static weir_err goodbye(weir_net *n, void *arg)
         return WEIR_OK;
     WEIR_TRY(weir_net_recv_wait(n, 1, law_tag(7, 0), &x, sizeof x, NULL));
     CHECK(x == 77);
-    err = weir_net_recv_wait(n, 1, law_tag(8, 0), &x, sizeof x, NULL); /* will never come: not waited for */
+    /* will never come: not waited for */
+    err = weir_net_recv_wait(n, 1, law_tag(8, 0), &x, sizeof x, NULL);
     CHECK(err == WEIR_LOST && strstr(weir_why_text(), "rank 1 has left"));
     CHECK(!weir_net_alive(n, 1) && weir_net_alive(n, 0));
     return WEIR_OK;
@@ -322,7 +338,8 @@ static weir_err hoard(weir_net *n, void *arg)
     WEIR_TRY(weir_net_wait(n, &p, 1, 0, &which));
     weir_net_fault(n, &f);
     CHECK(f.code == WEIR_LOST && f.rank == 1 && weir_net_why(n, &o) == WEIR_LOST);
-    CHECK(strstr(weir_why_text(), "rank 1 (host ") && strstr(weir_why_text(), "sent more than may be held"));
+    CHECK(strstr(weir_why_text(), "rank 1 (host ") &&
+          strstr(weir_why_text(), "sent more than may be held"));
     return weir_fail(WEIR_LOST, "as it must be");
 }
 
@@ -335,7 +352,8 @@ static weir_err stalled(weir_net *n, void *arg)
     if (weir_net_rank(n))
         return weir_net_spend(n, 2);
     CHECK(weir_net_recv_wait(n, 1, law_tag(0, 0), NULL, 0, NULL) == WEIR_SILENT);
-    CHECK(strstr(weir_why_text(), "rank 1 (host ") && strstr(weir_why_text(), "busy in phase eval of step 12"));
+    CHECK(strstr(weir_why_text(), "rank 1 (host ") &&
+          strstr(weir_why_text(), "busy in phase eval of step 12"));
     return WEIR_OK;
 }
 

@@ -10,7 +10,8 @@ weir_err law_barrier(weir_net *n, uint32_t turn)
 
     for (int p = 0; p < weir_net_size(n); p++)
         if (p != weir_net_rank(n)) {
-            weir_net_recv(n, p, weir_tag(WEIR_CHANNEL_COLL, turn, 0), WEIR_EXACT, NULL, 0, &ops[count++]);
+            weir_net_recv(n, p, weir_tag(WEIR_CHANNEL_COLL, turn, 0), WEIR_EXACT, NULL, 0,
+                          &ops[count++]);
             weir_net_send(n, p, weir_tag(WEIR_CHANNEL_COLL, turn, 0), NULL, 0, &ops[count++]);
         }
     weir_err err = weir_net_wait_all(n, ops, count, 0);
@@ -70,13 +71,15 @@ static weir_err any_source(weir_net *n, void *arg)
     (void)arg;
     if (weir_net_rank(n)) {
         for (int i = 0; i < 100; i++)
-            WEIR_TRY(weir_net_send_wait(n, 0, weir_tag(WEIR_CHANNEL_SERVE, (uint32_t)i, 7), &i, sizeof i));
+            WEIR_TRY(weir_net_send_wait(n, 0, weir_tag(WEIR_CHANNEL_SERVE, (uint32_t)i, 7), &i,
+                                        sizeof i));
         return weir_net_recv_wait(n, 0, law_tag(0, 0), &x, sizeof x, NULL);
     }
     for (int k = 0; k < 300; k++) {
         weir_op o, *p = &o;
         int which;
-        weir_net_recv(n, WEIR_ANY, weir_tag(WEIR_CHANNEL_SERVE, 0, 0), WEIR_WHOLE_CHANNEL, &x, sizeof x, &o);
+        weir_net_recv(n, WEIR_ANY, weir_tag(WEIR_CHANNEL_SERVE, 0, 0), WEIR_WHOLE_CHANNEL, &x,
+                      sizeof x, &o);
         WEIR_TRY(weir_net_wait(n, &p, 1, 0, &which));
         CHECK(!o.err && o.len == sizeof x && o.peer > 0 && o.peer < 4);
         CHECK(x == next[o.peer]++ && o.tag == weir_tag(WEIR_CHANNEL_SERVE, (uint32_t)x, 7));
@@ -99,7 +102,8 @@ static weir_err own_channel(weir_net *n, void *arg)
         return weir_net_send_wait(n, 0, weir_tag(WEIR_CHANNEL_SERVE, 0, 0), &a, sizeof a);
     }
     a = b = 0;
-    weir_net_recv(n, WEIR_ANY, weir_tag(WEIR_CHANNEL_SERVE, 0, 0), WEIR_WHOLE_CHANNEL, &a, sizeof a, &any);
+    weir_net_recv(n, WEIR_ANY, weir_tag(WEIR_CHANNEL_SERVE, 0, 0), WEIR_WHOLE_CHANNEL, &a, sizeof a,
+                  &any);
     weir_net_recv(n, 1, law_tag(3, 0), WEIR_EXACT, &b, sizeof b, &own);
     WEIR_TRY(weir_net_wait(n, ops, 2, 0, &which));
     CHECK(which == 1 && b == 2 && !any.done);
@@ -128,7 +132,8 @@ static weir_err lent_and_landed(weir_net *n, void *arg)
         bool lent = i % 2;
         law_fill(out, len, i);
         weir_net_send(n, peer, law_tag(i, 1), out, len, &ops[0]);
-        weir_net_recv(n, peer, law_tag(i, 1), WEIR_EXACT, lent ? NULL : landed, lent ? 0 : most, &ops[1]);
+        weir_net_recv(n, peer, law_tag(i, 1), WEIR_EXACT, lent ? NULL : landed, lent ? 0 : most,
+                      &ops[1]);
         WEIR_TRY(weir_net_wait_all(n, ops, 2, 0));
         memset(out, 0, len); /* done: ours again, whatever has become of it */
         CHECK(ops[1].len == len && ops[1].peer == peer && law_filled(ops[1].data, len, i));
@@ -141,7 +146,8 @@ static weir_err lent_and_landed(weir_net *n, void *arg)
     return WEIR_OK;
 }
 
-/* The sender gets its bytes back and spoils them while the message is still lent to the receiver: that one sees what was sent. */
+/* The sender gets its bytes back and spoils them while the message is still lent to the receiver:
+ * that one sees what was sent. */
 static weir_err lent_stays(weir_net *n, void *arg)
 {
     size_t len = 300000;
@@ -195,7 +201,8 @@ static weir_err rendezvous(weir_net *n, void *arg)
     return WEIR_OK;
 }
 
-/* Wildcard receives take the messages of all in the order in which they came, receives in the order posted. */
+/* Wildcard receives take the messages of all in the order in which they came, receives in the order
+ * posted. */
 static weir_err posted_order(weir_net *n, void *arg)
 {
     weir_op ops[8];
@@ -209,7 +216,8 @@ static weir_err posted_order(weir_net *n, void *arg)
         return law_barrier(n, 0);
     }
     for (int i = 0; i < 8; i++)
-        weir_net_recv(n, WEIR_ANY, weir_tag(WEIR_CHANNEL_SERVE, 0, 0), WEIR_WHOLE_CHANNEL, &x[i], sizeof x[i], &ops[i]);
+        weir_net_recv(n, WEIR_ANY, weir_tag(WEIR_CHANNEL_SERVE, 0, 0), WEIR_WHOLE_CHANNEL, &x[i],
+                      sizeof x[i], &ops[i]);
     for (int p = 1; p < 3; p++) { /* all of one's, then all of the other's */
         WEIR_TRY(weir_net_send_wait(n, p, law_tag(0, 0), NULL, 0));
         WEIR_TRY(weir_net_wait_all(n, ops, 4 * p, 0));
@@ -226,10 +234,12 @@ static weir_err too_big(weir_net *n, void *arg)
 
     (void)arg;
     if (weir_net_rank(n))
-        return weir_net_send_wait(n, 0, law_tag(0, 0), text, 20), weir_net_send_wait(n, 0, law_tag(0, 0), text, 4);
+        return weir_net_send_wait(n, 0, law_tag(0, 0), text, 20),
+               weir_net_send_wait(n, 0, law_tag(0, 0), text, 4);
     CHECK(weir_net_recv_wait(n, 1, law_tag(0, 0), small, sizeof small, &len) == WEIR_BIG);
     CHECK(strstr(weir_why_text(), "20 bytes from rank 1"));
-    WEIR_TRY(weir_net_recv_wait(n, 1, law_tag(0, 0), small, sizeof small, &len)); /* the long one was consumed */
+    /* the long one was consumed */
+    WEIR_TRY(weir_net_recv_wait(n, 1, law_tag(0, 0), small, sizeof small, &len));
     CHECK(len == 4 && !memcmp(small, "nine", 4));
     CHECK(weir_net_send_wait(n, 2, law_tag(0, 0), text, 1) == WEIR_USAGE);
     return WEIR_OK;
@@ -249,7 +259,8 @@ static weir_err deadlines(weir_net *n, void *arg)
         return weir_net_send_wait(n, 0, law_tag(0, 0), &x, sizeof x);
     }
     weir_net_recv(n, 1, law_tag(0, 0), WEIR_EXACT, &x, sizeof x, &o);
-    CHECK(weir_net_wait(n, &p, 1, t, &which) == WEIR_LATE && !o.done); /* now, even if the clock has only just begun */
+    /* now, even if the clock has only just begun */
+    CHECK(weir_net_wait(n, &p, 1, t, &which) == WEIR_LATE && !o.done);
     CHECK(weir_net_wait(n, &p, 1, t + 0.05, &which) == WEIR_LATE && !o.done);
     CHECK(weir_net_now(n) >= t + 0.05 && weir_net_now(n) < t + 5);
     CHECK(weir_net_wait(n, &p, 1, t + 0.04, &which) == WEIR_LATE); /* has passed: a look, no more */
@@ -272,9 +283,11 @@ static weir_err cancels(weir_net *n, void *arg)
     weir_net_send(n, peer, law_tag(0, 2), big, len, &ops[2]);
     weir_net_cancel(n, p, 4);
     memset(big, 1, len); /* ours again */
-    CHECK(ops[0].done && ops[0].err == WEIR_STALE && ops[1].done && ops[1].err == WEIR_STALE && ops[2].done);
+    CHECK(ops[0].done && ops[0].err == WEIR_STALE && ops[1].done && ops[1].err == WEIR_STALE &&
+          ops[2].done);
     WEIR_TRY(weir_net_send_wait(n, peer, law_tag(0, 0), &(int){3}, sizeof(int)));
-    WEIR_TRY(weir_net_recv_wait(n, peer, law_tag(0, 0), &x, sizeof x, NULL)); /* goes to the new receive */
+    /* goes to the new receive */
+    WEIR_TRY(weir_net_recv_wait(n, peer, law_tag(0, 0), &x, sizeof x, NULL));
     CHECK(x == 3);
     free(big);
     return law_barrier(n, 0);

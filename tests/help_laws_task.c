@@ -13,7 +13,8 @@ static weir_err serve(void *arg)
 
     for (int k = 0; k < REQUESTS * weir_net_size(n); k++) {
         weir_op o, *p = &o;
-        weir_net_recv(n, WEIR_ANY, weir_tag(WEIR_CHANNEL_SERVE, 0, 0), WEIR_WHOLE_CHANNEL, &x, sizeof x, &o);
+        weir_net_recv(n, WEIR_ANY, weir_tag(WEIR_CHANNEL_SERVE, 0, 0), WEIR_WHOLE_CHANNEL, &x,
+                      sizeof x, &o);
         WEIR_TRY(weir_net_wait(n, &p, 1, 0, &which));
         WEIR_TRY(weir_net_why(n, &o));
         x *= 2;
@@ -22,7 +23,8 @@ static weir_err serve(void *arg)
     return WEIR_OK;
 }
 
-/* Every rank asks every other and waits; it can only go on because another fibre of each serves meanwhile. */
+/* Every rank asks every other and waits; it can only go on because another fibre of each serves
+ * meanwhile. */
 static weir_err ask_and_serve(weir_net *n, void *arg)
 {
     weir_fibre_task *server;
@@ -90,14 +92,18 @@ static weir_err queues(weir_net *n, void *arg)
     WEIR_TRY(weir_net_fibre_join(n, fibre));
     weir_queue_shut(w.in);
     CHECK(weir_queue_put(w.in, NULL) == WEIR_SHUT);
-    CHECK(weir_task_join(thread) == WEIR_NAN && !strcmp(weir_why_text(), "worked until it was shut"));
+    CHECK(weir_task_join(thread) == WEIR_NAN &&
+          !strcmp(weir_why_text(), "worked until it was shut"));
     CHECK(weir_queue_get(w.in, &item, WEIR_NEVER) == WEIR_SHUT);
     weir_queue_free(w.in);
     weir_queue_free(w.out);
     return weir_net_size(n) > 1 ? law_barrier(n, 0) : WEIR_OK;
 }
 
-static weir_err fails(void *arg) { return weir_fail(WEIR_DISK, "fibre %d has failed", *(int *)arg); }
+static weir_err fails(void *arg)
+{
+    return weir_fail(WEIR_DISK, "fibre %d has failed", *(int *)arg);
+}
 
 /* Sentences of fibres do not mix, and are handed over by join. */
 static weir_err sentences(weir_net *n, void *arg)
@@ -113,7 +119,8 @@ static weir_err sentences(weir_net *n, void *arg)
     CHECK(!strcmp(weir_why_text(), "mine"));
     CHECK(weir_net_fibre_join(n, a) == WEIR_DISK && !strcmp(weir_why_text(), "fibre 1 has failed"));
     CHECK(weir_net_fibre_join(n, b) == WEIR_DISK && !strcmp(weir_why_text(), "fibre 2 has failed"));
-    return weir_fail(WEIR_NAN, "the last word"); /* what the run gives, though others were said before: see `leaves` */
+    /* what the run gives, though others were said before: see `leaves` */
+    return weir_fail(WEIR_NAN, "the last word");
 }
 
 /* A fibre that was never joined ends when the first one does. */

@@ -23,7 +23,10 @@ uint32_t hash_bits(uint32_t stream, uint32_t i)
     return h ^ h >> 15;
 }
 
-float hash_value(uint32_t stream, uint32_t i) { return (float)((double)(hash_bits(stream, i) >> 8) / (1 << 23) - 1); }
+float hash_value(uint32_t stream, uint32_t i)
+{
+    return (float)((double)(hash_bits(stream, i) >> 8) / (1 << 23) - 1);
+}
 
 void hash_fill(float *x, size_t n, uint32_t stream, float divisor)
 {
@@ -107,8 +110,8 @@ float *find_numbers(const char *from, size_t bytes, const char *name, size_t *n)
     return NULL;
 }
 
-/* A sketch is the norm, sums with random signs, which tell the distance within a fifth or so, and some elements, which tell less:
- * they count half. */
+/* A sketch is the norm, sums with random signs, which tell the distance within a fifth or so, and
+ * some elements, which tell less: they count half. */
 enum { SUMS = 32, SOME = 16 };
 
 static double apart_from_sketch(const float *sketch, size_t floats, const float *x, size_t n)
@@ -181,7 +184,8 @@ static float *floats(rig *r, size_t n)
 }
 
 /* An op between the plan's memory, in whatever layout, and a plain vector of ours. */
-static void make_mover(rig *r, const weir_act *a, weir_mem *theirs, float *ours, bool out, weir_op **op)
+static void make_mover(rig *r, const weir_act *a, weir_mem *theirs, float *ours, bool out,
+                       weir_op **op)
 {
     const weir_layout *plain;
     weir_mem *m;
@@ -226,7 +230,8 @@ static int64_t count_classes(const char *text, int64_t classes)
 
 static void make_data(rig *r, int batch, const weir_model_input *in)
 {
-    int labels = batch * (in->kind == WEIR_SCORE_TOKENS ? (int)in->dim[0] : 1), values = batch * (int)in->classes;
+    int labels = batch * (in->kind == WEIR_SCORE_TOKENS ? (int)in->dim[0] : 1),
+        values = batch * (int)in->classes;
 
     r->x = floats(r, r->ins);
     r->token = WEIR_NEW(r->arena, int32_t, r->ins);
@@ -274,8 +279,14 @@ static void open_rig(rig *r, const char *layers, int batch, const weir_model_inp
     }
 }
 
-void rig_open_data(rig *r, const char *layers, int batch, const weir_model_input *in) { open_rig(r, layers, batch, in, false); }
-void rig_open_exact(rig *r, const char *layers, int batch, const weir_model_input *in) { open_rig(r, layers, batch, in, true); }
+void rig_open_data(rig *r, const char *layers, int batch, const weir_model_input *in)
+{
+    open_rig(r, layers, batch, in, false);
+}
+void rig_open_exact(rig *r, const char *layers, int batch, const weir_model_input *in)
+{
+    open_rig(r, layers, batch, in, true);
+}
 
 void rig_open(rig *r, const char *layers, int batch, const weir_shape *sample)
 {
@@ -295,8 +306,12 @@ void rig_close(rig *r)
 static void run_forward(rig *r, bool training)
 {
     weir_engine_refresh(&r->engine);
-    r->engine.run = (weir_run){.batch = {.n = r->plan->n, .x = r->x, .token = r->token, .label = r->label, .value = r->value},
-                                .pass = {.training = training, .fresh = true, .first = r->first}};
+    r->engine.run = (weir_run){.batch = {.n = r->plan->n,
+                                         .x = r->x,
+                                         .token = r->token,
+                                         .label = r->label,
+                                         .value = r->value},
+                               .pass = {.training = training, .fresh = true, .first = r->first}};
     for (int i = 0; i < r->graph->nodes; i++)
         ok(weir_stage_run(&r->plan->stage[i], WEIR_FORWARD));
     if (r->take)
@@ -330,10 +345,17 @@ void rig_backward(rig *r)
 
 /* ---- whole models ---- */
 
-const weir_model_input pictures = {.dims = 3, .dim = {1, 28, 28}, .kind = WEIR_SCORE_CLASSES, .classes = CLASSES};
-const weir_model_input colours = {.dims = 3, .dim = {3, 32, 32}, .kind = WEIR_SCORE_CLASSES, .classes = CLASSES};
+const weir_model_input pictures = {.dims = 3,
+                                   .dim = {1, 28, 28},
+                                   .kind = WEIR_SCORE_CLASSES,
+                                   .classes = CLASSES};
+const weir_model_input colours = {.dims = 3,
+                                  .dim = {3, 32, 32},
+                                  .kind = WEIR_SCORE_CLASSES,
+                                  .classes = CLASSES};
 
-/* Weights as PyTorch's side has them: the hash goes through the layers from the first to the last, weight before bias. */
+/* Weights as PyTorch's side has them: the hash goes through the layers from the first to the last,
+ * weight before bias. */
 static void start_weights(bench *b)
 {
     uint32_t stream = HASH_WEIGHT;
@@ -368,9 +390,11 @@ void set_batch(bench *b, uint32_t stream)
 
 void bench_open(bench *b, const char *spec)
 {
-    const weir_model_input *in = !strncmp(spec, "mlp", 3) || !strncmp(spec, "lenet", 5) ? &pictures : &colours;
+    const weir_model_input *in =
+        !strncmp(spec, "mlp", 3) || !strncmp(spec, "lenet", 5) ? &pictures : &colours;
 
-    *b = (bench){.arena = weir_arena_new(), .pixels = (size_t)(in->dim[0] * in->dim[1] * in->dim[2])};
+    *b = (bench){.arena = weir_arena_new(),
+                 .pixels = (size_t)(in->dim[0] * in->dim[1] * in->dim[2])};
     ok(weir_model_open(spec, in, ROOM, b->arena, &b->model));
     b->tensor = weir_model_tensors(b->model, &b->tensors);
     b->params = weir_model_params(b->model);
@@ -391,7 +415,9 @@ void bench_close(bench *b)
 
 double pass(bench *b, int from, int n, float scale, bool add)
 {
-    weir_model_batch batch = {.n = n, .x = b->x + (size_t)from * b->pixels, .label = b->label + from};
+    weir_model_batch batch = {.n = n,
+                              .x = b->x + (size_t)from * b->pixels,
+                              .label = b->label + from};
     weir_score score = {0};
 
     ok(weir_model_forward(b->model, &batch, &(weir_pass){.training = true}, &score));

@@ -19,12 +19,15 @@ weir_err peer_open(rank *r, weir_net *net, const plan *p)
         r->param[i] = (float)(i % 31) / 31 - 0.5f;
     WEIR_TRY(weir_group_all(net, r->arena, &r->g));
     WEIR_TRY(weir_coll_open("ring:segment=4096", &r->g, r->arena, &r->coll));
-    WEIR_TRY(weir_buckets_cut(r->t, 3, &(weir_cut_rules){.bytes = 8192, .small = WEIR_SMALL}, dry ? NULL : r->param, dry ? NULL : r->grad, r->arena, &b, &r->lanes));
+    WEIR_TRY(weir_buckets_cut(r->t, 3, &(weir_cut_rules){.bytes = 8192, .small = WEIR_SMALL},
+                              dry ? NULL : r->param, dry ? NULL : r->grad, r->arena, &b,
+                              &r->lanes));
     CHECK(r->lanes >= 4);
     WEIR_TRY(weir_lanes_make(b, r->lanes, p->codec, p->optim, r->arena, &r->lane));
     r->lane[r->lanes - 1].notes = WEIR_NOTES;
     WEIR_TRY(weir_plug_make(&p->exchange->plug, "exchange", p->spec, r->arena, &r->self));
-    return p->exchange->init(r->self, &(weir_exchange_env){&r->g, &r->g, &r->coll, r->lane, r->lanes, r->arena, NULL, NULL, 7, 0});
+    return p->exchange->init(r->self, &(weir_exchange_env){&r->g, &r->g, &r->coll, r->lane,
+                                                           r->lanes, r->arena, NULL, NULL, 7, 0});
 }
 
 void make_gradient(rank *r, plan *p, uint64_t step, double rate)
@@ -32,7 +35,8 @@ void make_gradient(rank *r, plan *p, uint64_t step, double rate)
     int me = r->g.me;
 
     for (int i = 0; i < N; i++) {
-        r->grad[i] = (float)((i * 3 + me * 5 + (int)step * 7) % 17) / 17 - 0.45f + (i == (int)step * 11 % N ? 3.0f : 0);
+        r->grad[i] = (float)((i * 3 + me * 5 + (int)step * 7) % 17) / 17 - 0.45f +
+                     (i == (int)step * 11 % N ? 3.0f : 0);
         if (p->pulls)
             r->grad[i] += 0.3f * r->param[i];
         p->input[me][i] += rate * (double)r->grad[i];
@@ -55,7 +59,9 @@ static int behind(plan *p, int me, int steps, int ranks)
 weir_err one_step(rank *r, plan *p, uint64_t step)
 {
     double rate = 0.05 * pow(p->fall, (double)step);
-    weir_commit c = {.turn = {.step = step, .epochs = (double)step, .rate = rate}, .rate = rate, .keep = true};
+    weir_commit c = {.turn = {.step = step, .epochs = (double)step, .rate = rate},
+                     .rate = rate,
+                     .keep = true};
     int me = r->g.me, apart;
 
     if (p->spend > 0)
@@ -66,7 +72,8 @@ weir_err one_step(rank *r, plan *p, uint64_t step)
         if (me == p->leaves && step == 3 && i == 2)
             return weir_fail(WEIR_FAILED, "left");
         if (i == r->lanes - 1)
-            atomic_fetch_add(&p->sent[me], 1); /* before: another thread may have it before this one goes on */
+            atomic_fetch_add(&p->sent[me],
+                             1); /* before: another thread may have it before this one goes on */
         WEIR_TRY(p->exchange->bucket(r->self, &r->lane[i], c.turn));
     }
     WEIR_TRY(p->exchange->finish(r->self, &c));
@@ -97,7 +104,8 @@ void leave_results(const rank *r, plan *p)
     memcpy(p->param[me], r->param, sizeof r->param);
     for (int i = 0; i < r->lanes; i++)
         if (r->lane[i].held.now)
-            memcpy(p->held[me] + r->lane[i].bucket->at, r->lane[i].held.now, r->lane[i].bucket->n * sizeof(float));
+            memcpy(p->held[me] + r->lane[i].bucket->at, r->lane[i].held.now,
+                   r->lane[i].bucket->n * sizeof(float));
     p->last[me] = r->grad[N];
 }
 
@@ -143,12 +151,25 @@ plan *new_plan(const char *spec, int bound, const char *codec)
     plan *p = calloc(1, sizeof *p);
 
     assert_non_null(p);
-    *p = (plan){.run = all_steps, .exchange = strncmp(spec, "peers", 5) ? &weir_exchange_allreduce : &weir_exchange_peers, .spec = spec, .codec = codec, .optim = "sgd", .steps = 12, .bound = bound,
-                .fall = 1, .leaves = -1, .spoils = -1};
+    *p = (plan){.run = all_steps,
+                .exchange =
+                    strncmp(spec, "peers", 5) ? &weir_exchange_allreduce : &weir_exchange_peers,
+                .spec = spec,
+                .codec = codec,
+                .optim = "sgd",
+                .steps = 12,
+                .bound = bound,
+                .fall = 1,
+                .leaves = -1,
+                .spoils = -1};
     return p;
 }
 
-void all_well(plan *p, const char *net, int size) { ranks_all_ok(&(ranks){.net = net, .size = size, .timeout = 10, .stall = 60, .fn = run_rank, .arg = p}); }
+void all_well(plan *p, const char *net, int size)
+{
+    ranks_all_ok(
+        &(ranks){.net = net, .size = size, .timeout = 10, .stall = 60, .fn = run_rank, .arg = p});
+}
 
 double distance(const float *a, const float *b, size_t n)
 {

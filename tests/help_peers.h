@@ -1,4 +1,5 @@
-/* help_peers.h - ranks that exchange by `peers`, or by `allreduce` beside it, and leave what they have for the test to look at. */
+/* help_peers.h - ranks that exchange by `peers`, or by `allreduce` beside it, and leave what they
+ * have for the test to look at. */
 #ifndef WEIR_HELP_PEERS_H
 #define WEIR_HELP_PEERS_H
 #include "exchange/exchange.h"
@@ -18,7 +19,8 @@ typedef struct plan {
     bool pulls;   /* gradients depend on the parameters */
     double fall;  /* the rate falls by this factor a step */
     double spend; /* seconds of work a step */
-    int leaves, spoils; /* rank: leaves in the middle; changes a weight before the end. -1: nobody */
+    /* rank: leaves in the middle; changes a weight before the end. -1: nobody */
+    int leaves, spoils;
     atomic_int sent[RANKS]; /* steps whose last lane it is sending, or has sent */
     int apart[RANKS];       /* at most, as others saw it, and as the exchange said */
     int said[RANKS];

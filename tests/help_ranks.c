@@ -31,13 +31,19 @@ void ranks_dir(char dir[64])
 
 void ranks_place(weir_place *p, int rank, int size, const char *dir, double timeout)
 {
-    *p = (weir_place){.rank = rank, .size = size, .local_rank = rank, .local_size = size, .timeout = timeout, .stall = 600};
+    *p = (weir_place){.rank = rank,
+                      .size = size,
+                      .local_rank = rank,
+                      .local_size = size,
+                      .timeout = timeout,
+                      .stall = 600};
     snprintf(p->source, sizeof p->source, "test");
     snprintf(p->host, sizeof p->host, "here");
     snprintf(p->run_dir, sizeof p->run_dir, "%s", dir);
 }
 
-/* Below those the kernel gives to whoever connects: one of these would be taken again before rank 0 listens there. */
+/* Below those the kernel gives to whoever connects: one of these would be taken again before rank 0
+ * listens there. */
 void ranks_port(char at[32])
 {
     struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -45,7 +51,8 @@ void ranks_port(char at[32])
     int fd, taken;
 
     do {
-        if (getrandom(&draw, sizeof draw, 0) != sizeof draw || (fd = socket(AF_INET, SOCK_STREAM, 0)) < 0)
+        if (getrandom(&draw, sizeof draw, 0) != sizeof draw ||
+            (fd = socket(AF_INET, SOCK_STREAM, 0)) < 0)
             abort();
         a.sin_port = htons(10000 + draw % 20000);
         taken = bind(fd, (struct sockaddr *)&a, sizeof a);
@@ -110,7 +117,8 @@ static void run_in_sim(ranks *r, const char *spec)
     r->all = weir_net_run(spec, &place, sit_in_sim, r);
     snprintf(r->all_why, sizeof r->all_why, "%s", r->all ? weir_why_text() : "");
     for (int i = 0; i < r->size; i++)
-        if (!strcmp(r->why[i], "it never came to an end")) /* the world could not even be opened, or left it behind */
+        if (!strcmp(r->why[i], "it never came to an end")) /* the world could not even be opened, or
+                                                              left it behind */
             r->err[i] = r->all ? r->all : WEIR_FAILED;
 }
 

@@ -8,7 +8,8 @@
 #include <string.h>
 #include <cmocka.h>
 
-/* Whoever has said it and left may be missed by the others before they say it: they pass on what it said. */
+/* Whoever has said it and left may be missed by the others before they say it: they pass on what it
+ * said. */
 static void all_say(const ranks *r, weir_err code, const char *says)
 {
     int first = 0;
@@ -24,7 +25,10 @@ static void all_say(const ranks *r, weir_err code, const char *says)
 
 /* ---- settings ---- */
 
-typedef struct change { int rank; const char *key, *value, *more; } change;
+typedef struct change {
+    int rank;
+    const char *key, *value, *more;
+} change;
 
 static weir_err settings_rank(weir_net *net, void *arg)
 {
@@ -42,7 +46,8 @@ static weir_err settings_rank(weir_net *net, void *arg)
     if (!err)
         err = weir_group_all(net, arena, &group);
     if (!err)
-        err = weir_agree_settings(&group, set, mine && c->more ? c->more : "samples 60000\n", arena);
+        err =
+            weir_agree_settings(&group, set, mine && c->more ? c->more : "samples 60000\n", arena);
     weir_arena_free(arena);
     return err;
 }
@@ -64,30 +69,42 @@ static void settings(void **state)
 {
     (void)state;
     settings_differ((change){.rank = 1}, NULL);
-    settings_differ((change){1, "batch", "32", NULL}, "--batch is '64' on rank 0 and '32' on rank 1");
+    settings_differ((change){1, "batch", "32", NULL},
+                    "--batch is '64' on rank 0 and '32' on rank 1");
     settings_differ((change){0, "seed", "7", NULL}, "--seed is '7' on rank 0 and '1' on rank 1");
     settings_differ((change){1, "coll", "ring:segment=64", NULL}, "--coll is 'auto' on rank 0");
     settings_differ((change){1, "data", "idx:/other/place/mnist,limit=5", NULL}, NULL);
-    settings_differ((change){1, "data", "idx:/here/fashion,limit=5", NULL}, "--data is 'idx:mnist,limit=5' on rank 0 and 'idx:fashion,limit=5' on rank 1");
+    settings_differ((change){1, "data", "idx:/here/fashion,limit=5", NULL},
+                    "--data is 'idx:mnist,limit=5' on rank 0 and 'idx:fashion,limit=5' on rank 1");
     settings_differ((change){1, "data", "idx:/here/mnist,limit=6", NULL}, "limit=6");
     settings_differ((change){1, "threads", "3", NULL}, NULL);
-    settings_differ((change){1, NULL, NULL, "samples 59999\n"}, "samples is '60000' on rank 0 and '59999' on rank 1");
+    settings_differ((change){1, NULL, NULL, "samples 59999\n"},
+                    "samples is '60000' on rank 0 and '59999' on rank 1");
 }
 
 /* ---- parameters ---- */
 
 enum { FLOATS = 300, TENSORS = 3 };
-typedef struct damage { int rank, at, tensors; } damage;
+typedef struct damage {
+    int rank, at, tensors;
+} damage;
 
 static weir_err params_rank(weir_net *net, void *arg)
 {
-    static const weir_tensor tensor[TENSORS] = {{.name = "one", .at = 0, .n = 100}, {.name = "two", .at = 100, .n = 150}, {.name = "three", .at = 250, .n = 50}};
+    static const weir_tensor tensor[TENSORS] = {{.name = "one", .at = 0, .n = 100},
+                                                {.name = "two", .at = 100, .n = 150},
+                                                {.name = "three", .at = 250, .n = 50}};
     const damage *d = arg;
     weir_arena *arena = weir_arena_new();
     float *param = WEIR_NEW(arena, float, FLOATS);
     weir_coll_use coll;
     weir_group group;
-    weir_replica replica = {.coll = &coll, .group = &group, .tensor = tensor, .tensors = TENSORS, .param = param, .step = 41};
+    weir_replica replica = {.coll = &coll,
+                            .group = &group,
+                            .tensor = tensor,
+                            .tensors = TENSORS,
+                            .param = param,
+                            .step = 41};
     weir_err err = weir_group_all(net, arena, &group);
 
     if (!err)
@@ -127,7 +144,8 @@ static void parameters(void **state)
     params_differ(3, (damage){2, 0, 0}, "after step 42 rank 2 holds other values of one than");
     params_differ(3, (damage){0, 249, 0}, "after step 42 rank 0 holds other values of two than");
     params_differ(4, (damage){1, 250, 0}, "after step 42 rank 1 holds other values of three than");
-    params_differ(2, (damage){1, 299, 0}, "after step 42 ranks 0 and 1 hold different values of three");
+    params_differ(2, (damage){1, 299, 0},
+                  "after step 42 ranks 0 and 1 hold different values of three");
     params_differ(3, (damage){1, -1, 2}, "rank 0 has a model of 3 tensors, rank 1 one of 2");
 }
 

@@ -1,4 +1,5 @@
-/* Checkpoints: what is saved is what is loaded, bit for bit; what does not fit is refused by name. */
+/* Checkpoints: what is saved is what is loaded, bit for bit; what does not fit is refused by
+ * name. */
 #include "help_ckpt.h"
 #include <sys/stat.h>
 
@@ -89,7 +90,8 @@ static void cleans_up_what_others_left(void **state)
     (void)state;
     assert_int_equal(save(out, 1), WEIR_OK);
     assert_int_equal(mkdir(in_out("step-2"), 0777), 0);
-    assert_int_equal(rename(in_out("step-1/model.safetensors"), in_out("step-2/model.safetensors")), 0);
+    assert_int_equal(rename(in_out("step-1/model.safetensors"), in_out("step-2/model.safetensors")),
+                     0);
     assert_int_equal(symlink("step-9", in_out(".weir-1-0")), 0);
     assert_int_equal(mkdir(in_out("step-02"), 0777), 0);
     assert_int_equal(mkdir(in_out("step-3"), 0777), 0);
@@ -142,11 +144,26 @@ static void another_model_is_refused(void **state)
     assert_true(r.param[0] == 0 && r.steps == 0);
 }
 
-static weir_err other_size(void *arg, weir_io *io) { return weir_io_floats(io, "scratch", arg, 3, WEIR_KEEP_SAME); }
-static weir_err missing(void *arg, weir_io *io) { return weir_io_floats(io, "nothing", arg, 3, WEIR_KEEP_SAME); }
-static weir_err may_miss(void *arg, weir_io *io) { return weir_io_floats(io, "nothing", arg, 3, WEIR_KEEP_DROP); }
-static weir_err wrong_type(void *arg, weir_io *io) { return weir_io_u64(io, "scratch", arg, WEIR_KEEP_SAME); }
-static weir_err summed(void *arg, weir_io *io) { return weir_io_floats(io, "scratch", arg, 2, WEIR_KEEP_SUM); }
+static weir_err other_size(void *arg, weir_io *io)
+{
+    return weir_io_floats(io, "scratch", arg, 3, WEIR_KEEP_SAME);
+}
+static weir_err missing(void *arg, weir_io *io)
+{
+    return weir_io_floats(io, "nothing", arg, 3, WEIR_KEEP_SAME);
+}
+static weir_err may_miss(void *arg, weir_io *io)
+{
+    return weir_io_floats(io, "nothing", arg, 3, WEIR_KEEP_DROP);
+}
+static weir_err wrong_type(void *arg, weir_io *io)
+{
+    return weir_io_u64(io, "scratch", arg, WEIR_KEEP_SAME);
+}
+static weir_err summed(void *arg, weir_io *io)
+{
+    return weir_io_floats(io, "scratch", arg, 2, WEIR_KEEP_SUM);
+}
 static weir_err twice(void *arg, weir_io *io)
 {
     WEIR_TRY(weir_io_floats(io, "a", arg, 2, WEIR_KEEP_SAME));
@@ -158,8 +175,9 @@ static void other_fields_are_refused(void **state)
     const struct {
         weir_err (*state)(void *, weir_io *);
         weir_err loading, saving;
-    } cases[] = {{other_size, WEIR_MISFIT, WEIR_OK}, {missing, WEIR_MISFIT, WEIR_OK},   {may_miss, WEIR_OK, WEIR_OK},
-                 {wrong_type, WEIR_MISFIT, WEIR_OK}, {summed, WEIR_MISFIT, WEIR_MISFIT}, {twice, WEIR_MISFIT, WEIR_FAILED}};
+    } cases[] = {{other_size, WEIR_MISFIT, WEIR_OK}, {missing, WEIR_MISFIT, WEIR_OK},
+                 {may_miss, WEIR_OK, WEIR_OK},       {wrong_type, WEIR_MISFIT, WEIR_OK},
+                 {summed, WEIR_MISFIT, WEIR_MISFIT}, {twice, WEIR_MISFIT, WEIR_FAILED}};
     weir_ckpt_info info = {.step = 2, .workers = 2};
     weir_ckpt_saved saved;
     weir_ckpt_body body;

@@ -1,4 +1,5 @@
-/* Checkpoints: whole or skipped, whatever happens to their bytes, to the disk, or to the process that saves. */
+/* Checkpoints: whole or skipped, whatever happens to their bytes, to the disk, or to the process
+ * that saves. */
 #include "help_ckpt.h"
 #include <fcntl.h>
 #include <sched.h>
@@ -156,7 +157,8 @@ static void files_too_large(void **state)
 
 enum { NO_MOUNT = 255 };
 
-/* In a process of its own, on a file system of its own that has `room` inodes left, so that whatever is made next fails. */
+/* In a process of its own, on a file system of its own that has `room` inodes left, so that
+ * whatever is made next fails. */
 static int on_small_disk(int room, bool *saved)
 {
     char dir[80], path[120];
@@ -168,7 +170,9 @@ static int on_small_disk(int room, bool *saved)
     snprintf(dir, sizeof dir, "%s/run", out);
     if (save(dir, 1))
         return __LINE__ % NO_MOUNT;
-    for (int fd; snprintf(path, sizeof path, "%s/%d", out, taken), (fd = open(path, O_CREAT | O_WRONLY, 0666)) >= 0; taken++)
+    for (int fd; snprintf(path, sizeof path, "%s/%d", out, taken),
+                 (fd = open(path, O_CREAT | O_WRONLY, 0666)) >= 0;
+         taken++)
         close(fd);
     for (; room > 0 && taken > 0; room--)
         snprintf(path, sizeof path, "%s/%d", out, --taken), unlink(path);
@@ -209,8 +213,8 @@ static void save_for_ever(uint64_t step)
     }
 }
 
-/* Nothing but steps and the link. At the instant of a death there may be a second link, about to become `latest`, and a step
- * without its files; after the next save there are neither. */
+/* Nothing but steps and the link. At the instant of a death there may be a second link, about to
+ * become `latest`, and a step without its files; after the next save there are neither. */
 static void check_name(const char *name, bool settled)
 {
     struct stat st;
@@ -260,7 +264,8 @@ static void killed_while_saving(void **state)
         assert_int_equal(waitpid(child, &code, 0), child);
         assert_true(WIFSIGNALED(code));
         check_names(false);
-        assert_int_equal(weir_ckpt_find(in_out("latest"), path), WEIR_OK); /* it never names one that is not whole */
+        /* it never names one that is not whole */
+        assert_int_equal(weir_ckpt_find(in_out("latest"), path), WEIR_OK);
         assert_true(found(out) >= step);
         step = found(out);
     }

@@ -1,5 +1,6 @@
-/* test_choose.c - codecs that are chosen while a run goes on: all ranks choose alike, nothing is lost on the way from one to another, and the link
- * decides. In a simulated world, whose clock and links are the test's own. */
+/* test_choose.c - codecs that are chosen while a run goes on: all ranks choose alike, nothing is
+ * lost on the way from one to another, and the link decides. In a simulated world, whose clock and
+ * links are the test's own. */
 #include "exchange/choose.h"
 #include "help_ranks.h"
 #include <math.h>
@@ -36,7 +37,8 @@ static weir_err rig_open(rig *r, weir_net *net, const char *codec, const char *o
     CHECK(r->param && r->grad);
     WEIR_TRY(weir_group_all(net, r->arena, &r->group));
     WEIR_TRY(weir_coll_open("ring", &r->group, r->arena, &r->coll));
-    WEIR_TRY(weir_buckets_cut(r->tensor, 3, &(weir_cut_rules){.bytes = 65536, .small = WEIR_SMALL}, r->param, r->grad, r->arena, &b, &r->lanes));
+    WEIR_TRY(weir_buckets_cut(r->tensor, 3, &(weir_cut_rules){.bytes = 65536, .small = WEIR_SMALL},
+                              r->param, r->grad, r->arena, &b, &r->lanes));
     WEIR_TRY(weir_lanes_make(b, r->lanes, codec, optim, r->arena, &r->lane));
     r->lane[r->lanes - 1].notes = WEIR_NOTES;
     return WEIR_OK;
@@ -44,12 +46,21 @@ static weir_err rig_open(rig *r, weir_net *net, const char *codec, const char *o
 
 static weir_err rig_exchange(rig *r)
 {
-    WEIR_TRY(weir_plug_make(&weir_exchange_allreduce.plug, "exchange", "allreduce", r->arena, &r->self));
-    return weir_exchange_allreduce.init(r->self, &(weir_exchange_env){.same = &r->group, .all = &r->group, .coll = &r->coll, .lane = r->lane, .lanes = r->lanes, .arena = r->arena});
+    WEIR_TRY(
+        weir_plug_make(&weir_exchange_allreduce.plug, "exchange", "allreduce", r->arena, &r->self));
+    return weir_exchange_allreduce.init(r->self, &(weir_exchange_env){.same = &r->group,
+                                                                      .all = &r->group,
+                                                                      .coll = &r->coll,
+                                                                      .lane = r->lane,
+                                                                      .lanes = r->lanes,
+                                                                      .arena = r->arena});
 }
 
 /* Whole numbers, mostly small, another on every rank and step. */
-static float gradient(int rank, uint64_t step, size_t i) { return (float)((int)((i * 7 + (uint64_t)rank * 13 + step * 5) % 9) - 4); }
+static float gradient(int rank, uint64_t step, size_t i)
+{
+    return (float)((int)((i * 7 + (uint64_t)rank * 13 + step * 5) % 9) - 4);
+}
 
 static void fill(rig *r, uint64_t step)
 {
@@ -60,14 +71,19 @@ static void fill(rig *r, uint64_t step)
 
 /* ---- the link decides ---- */
 
-/* A run of some steps; beside what the simulated link costs, a byte sent costs `byte[k]` seconds in the k-th part of it. */
+/* A run of some steps; beside what the simulated link costs, a byte sent costs `byte[k]` seconds in
+ * the k-th part of it. */
 typedef struct course {
     const char *codec;
     int steps, parts;
     double byte[3];
     double epoch; /* steps of one; 0: all are past any warm-up */
     int choices[RANKS];
-    struct { char taken[20], why[10]; uint64_t step; double measured, predicted; } choice[RANKS][MOST_CHOICES];
+    struct {
+        char taken[20], why[10];
+        uint64_t step;
+        double measured, predicted;
+    } choice[RANKS][MOST_CHOICES];
     bool trying[RANKS];
 } course;
 
@@ -84,7 +100,9 @@ static void note(course *c, int me, const weir_choice *made)
 
 static weir_err step(rig *r, weir_net *net, uint64_t k, double byte, double epoch)
 {
-    weir_commit commit = {.turn = {.step = k, .epochs = epoch > 0 ? (double)k / epoch : 100}, .rate = 1e-3, .keep = true};
+    weir_commit commit = {.turn = {.step = k, .epochs = epoch > 0 ? (double)k / epoch : 100},
+                          .rate = 1e-3,
+                          .keep = true};
 
     fill(r, k);
     WEIR_TRY(weir_net_spend(net, 1e-3)); /* computing */
@@ -92,7 +110,8 @@ static weir_err step(rig *r, weir_net *net, uint64_t k, double byte, double epoc
         weir_net_count before = weir_net_counted(net);
         WEIR_TRY(weir_exchange_allreduce.bucket(r->self, &r->lane[i], commit.turn));
         if (byte > 0)
-            WEIR_TRY(weir_net_spend(net, byte * (double)(weir_net_counted(net).sent - before.sent)));
+            WEIR_TRY(
+                weir_net_spend(net, byte * (double)(weir_net_counted(net).sent - before.sent)));
     }
     return weir_exchange_allreduce.finish(r->self, &commit);
 }
@@ -133,23 +152,27 @@ static course *take(const char *net, course start)
     course *c = malloc(sizeof *c);
 
     *c = start;
-    ranks_all_ok(&(ranks){.net = net, .size = RANKS, .timeout = 10, .stall = 60, .fn = course_rank, .arg = c});
+    ranks_all_ok(&(
+        ranks){.net = net, .size = RANKS, .timeout = 10, .stall = 60, .fn = course_rank, .arg = c});
     for (int i = 0; i < RANKS; i++) {
         assert_int_equal(c->choices[i], c->choices[0]);
         assert_true(c->choices[i] > 0);
-        assert_memory_equal(c->choice[i], c->choice[0], sizeof c->choice[0]); /* all ranks came to the same, to the last bit */
+        /* all ranks came to the same, to the last bit */
+        assert_memory_equal(c->choice[i], c->choice[0], sizeof c->choice[0]);
     }
     return c;
 }
 
 static void slow_link(void **state)
 {
-    course *c = take("sim:latency=50us,rate=20M", (course){.codec = "auto", .steps = 80, .parts = 1});
+    course *c =
+        take("sim:latency=50us,rate=20M", (course){.codec = "auto", .steps = 80, .parts = 1});
 
     (void)state;
     assert_string_equal(c->choice[0][0].taken, "strom");
     assert_string_equal(c->choice[0][0].why, "first");
-    assert_true(c->choice[0][0].predicted < 2 * c->choice[0][0].measured && c->choice[0][0].measured < 2 * c->choice[0][0].predicted);
+    assert_true(c->choice[0][0].predicted < 2 * c->choice[0][0].measured &&
+                c->choice[0][0].measured < 2 * c->choice[0][0].predicted);
     assert_int_equal(c->choices[0], 1);
     assert_false(c->trying[0]);
     free(c);
@@ -157,7 +180,8 @@ static void slow_link(void **state)
 
 static void fast_link(void **state)
 {
-    course *c = take("sim:latency=1us,rate=100G", (course){.codec = "auto", .steps = 80, .parts = 1});
+    course *c =
+        take("sim:latency=1us,rate=100G", (course){.codec = "auto", .steps = 80, .parts = 1});
 
     (void)state;
     assert_string_equal(c->choice[0][0].taken, "none");
@@ -167,7 +191,8 @@ static void fast_link(void **state)
 /* Only what may be chosen is. */
 static void among(void **state)
 {
-    course *c = take("sim:latency=50us,rate=20M", (course){.codec = "auto:among=half", .steps = 80, .parts = 1});
+    course *c = take("sim:latency=50us,rate=20M",
+                     (course){.codec = "auto:among=half", .steps = 80, .parts = 1});
 
     (void)state;
     assert_string_equal(c->choice[0][0].taken, "half");
@@ -176,7 +201,8 @@ static void among(void **state)
 
 static void changing_link(void **state)
 {
-    course *c = take("sim:latency=10us,rate=100G", (course){.codec = "auto", .steps = 300, .parts = 3, .byte = {0, 1e-6, 0}});
+    course *c = take("sim:latency=10us,rate=100G",
+                     (course){.codec = "auto", .steps = 300, .parts = 3, .byte = {0, 1e-6, 0}});
     const char *taken[MOST_CHOICES];
     int n = 0;
 
@@ -193,10 +219,16 @@ static void changing_link(void **state)
     free(c);
 }
 
-/* The link stays as it is, but messages become shorter while densities come down: when they have, it is looked at again. */
+/* The link stays as it is, but messages become shorter while densities come down: when they have,
+ * it is looked at again. */
 static void after_the_ramp(void **state)
 {
-    course *c = take("sim:latency=1us,rate=100G", (course){.codec = "auto:among=[half+strom:warmup=0.1]", .steps = 150, .parts = 1, .epoch = 200}); /* strom's ends in step 70 */
+    /* strom's ends in step 70 */
+    course *c =
+        take("sim:latency=1us,rate=100G", (course){.codec = "auto:among=[half+strom:warmup=0.1]",
+                                                   .steps = 150,
+                                                   .parts = 1,
+                                                   .epoch = 200});
     int last = c->choices[0] - 1;
 
     (void)state;
@@ -208,7 +240,8 @@ static void after_the_ramp(void **state)
 /* Nothing changes: it is looked at again all the same. */
 static void due(void **state)
 {
-    course *c = take("sim:latency=50us,rate=20M", (course){.codec = "auto:every=30,try=2", .steps = 120, .parts = 1});
+    course *c = take("sim:latency=50us,rate=20M",
+                     (course){.codec = "auto:every=30,try=2", .steps = 120, .parts = 1});
 
     (void)state;
     assert_true(c->choices[0] >= 3);
@@ -222,7 +255,8 @@ static void due(void **state)
 
 /* ---- nothing is lost ---- */
 
-/* By step: which rival; or, as a capital, one that is tried and given up before its commit, as if a peer had been lost. */
+/* By step: which rival; or, as a capital, one that is tried and given up before its commit, as if a
+ * peer had been lost. */
 typedef struct way {
     const char *codec, *by;
     int steps;
@@ -243,7 +277,8 @@ static weir_err go(rig *r, weir_net *net, void *arg)
             weir_lane *l = &r->lane[i];
             if (l->rivals > 1)
                 weir_lane_choose(l, given_up ? w->by[k] - 'A' : w->by[k] - '0');
-            WEIR_TRY(weir_lane_sum(l, ways, &r->coll, &r->group, (weir_turn){.step = (uint64_t)k, .epochs = 100}, 1));
+            WEIR_TRY(weir_lane_sum(l, ways, &r->coll, &r->group,
+                                   (weir_turn){.step = (uint64_t)k, .epochs = 100}, 1));
             if (!given_up)
                 weir_lane_commit(l);
         }
@@ -267,9 +302,15 @@ static weir_err way_rank(weir_net *net, void *arg) { return with_rig(net, go, ar
 static void check_conserved(const char *codec, const char *by, double off)
 {
     for (int steps = 1; steps <= (int)strlen(by); steps++) {
-        way w = {codec, by, steps, calloc(N, sizeof(double)), calloc(N, sizeof(double)), calloc(N, sizeof(double))};
+        way w = {codec,
+                 by,
+                 steps,
+                 calloc(N, sizeof(double)),
+                 calloc(N, sizeof(double)),
+                 calloc(N, sizeof(double))};
         double most = 0, kept = 0;
-        ranks_all_ok(&(ranks){.net = "sim", .size = RANKS, .timeout = 10, .stall = 60, .fn = way_rank, .arg = &w});
+        ranks_all_ok(&(ranks){
+            .net = "sim", .size = RANKS, .timeout = 10, .stall = 60, .fn = way_rank, .arg = &w});
         for (size_t i = 0; i < N; i++) {
             most = fmax(most, fabs(w.given[i] - w.sent[i] - w.held[i]));
             kept = fmax(kept, fabs(w.held[i]));
@@ -287,18 +328,30 @@ static void check_conserved(const char *codec, const char *by, double off)
 static void conservation(void **state)
 {
     (void)state;
-    check_conserved("auto:among=[half+strom:tau=3]", "0022112201022", 0); /* whole numbers: to the last bit */
-    check_conserved("auto:among=[half+strom:tau=3]", "2C0C02B02A2", 0);   /* steps given up */
-    check_conserved("auto:among=onebit+strom", "01122101220", 1e-3);      /* an owner that holds something back, too */
+    /* whole numbers: to the last bit */
+    check_conserved("auto:among=[half+strom:tau=3]", "0022112201022", 0);
+    check_conserved("auto:among=[half+strom:tau=3]", "2C0C02B02A2", 0); /* steps given up */
+    /* an owner that holds something back, too */
+    check_conserved("auto:among=onebit+strom", "01122101220", 1e-3);
     check_conserved("auto:among=onebit+strom", "1B0C1A10", 1e-3);
 }
 
 /* ---- saved and loaded ---- */
 
 enum { FIELDS = 64 };
-typedef struct shelf { weir_io io; int fields; struct { char name[128]; float *x; size_t n; } field[FIELDS]; } shelf; /* io first */
+/* io first */
+typedef struct shelf {
+    weir_io io;
+    int fields;
+    struct {
+        char name[128];
+        float *x;
+        size_t n;
+    } field[FIELDS];
+} shelf;
 
-static weir_err shelf_range(weir_io *io, const char *name, float *x, size_t at, size_t n, size_t whole, weir_keep keep)
+static weir_err shelf_range(weir_io *io, const char *name, float *x, size_t at, size_t n,
+                            size_t whole, weir_keep keep)
 {
     shelf *s = (shelf *)io;
     int k = 0;
@@ -315,7 +368,8 @@ static weir_err shelf_range(weir_io *io, const char *name, float *x, size_t at, 
         s->fields++;
     }
     CHECK(s->field[k].x && s->field[k].n == whole);
-    memcpy(io->loading ? x : s->field[k].x + at, io->loading ? s->field[k].x + at : x, n * sizeof *x);
+    memcpy(io->loading ? x : s->field[k].x + at, io->loading ? s->field[k].x + at : x,
+           n * sizeof *x);
     return WEIR_OK;
 }
 
@@ -343,7 +397,8 @@ static weir_err save_and_load(rig *r, rig *fresh, weir_net *net, shelf *s, doubl
         fill(r, (uint64_t)k);
         for (weir_lane *l = r->lane; l < r->lane + r->lanes; l++) {
             weir_lane_choose(l, l->rivals > 1 ? by[k] - '0' : 0);
-            WEIR_TRY(weir_lane_sum(l, ways, &r->coll, &r->group, (weir_turn){.step = (uint64_t)k, .epochs = 100}, 1));
+            WEIR_TRY(weir_lane_sum(l, ways, &r->coll, &r->group,
+                                   (weir_turn){.step = (uint64_t)k, .epochs = 100}, 1));
             weir_lane_commit(l);
         }
     }
@@ -384,7 +439,8 @@ static void saved_and_loaded(void **state)
     double(*held)[N + 1] = calloc(2, sizeof *held), most = 0;
 
     (void)state;
-    ranks_all_ok(&(ranks){.net = "sim", .size = RANKS, .timeout = 10, .stall = 60, .fn = shelf_rank, .arg = held});
+    ranks_all_ok(&(ranks){
+        .net = "sim", .size = RANKS, .timeout = 10, .stall = 60, .fn = shelf_rank, .arg = held});
     for (size_t i = 0; i <= N; i++) {
         most = fmax(most, fabs(held[0][i]));
         assert_true(fabs(held[0][i] - held[1][i]) <= 1e-4 * (1 + fabs(held[0][i])));
@@ -395,8 +451,10 @@ static void saved_and_loaded(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(slow_link), cmocka_unit_test(fast_link), cmocka_unit_test(among), cmocka_unit_test(changing_link), cmocka_unit_test(after_the_ramp), cmocka_unit_test(due),
-                                       cmocka_unit_test(conservation), cmocka_unit_test(saved_and_loaded)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(slow_link),     cmocka_unit_test(fast_link),       cmocka_unit_test(among),
+        cmocka_unit_test(changing_link), cmocka_unit_test(after_the_ramp),  cmocka_unit_test(due),
+        cmocka_unit_test(conservation),  cmocka_unit_test(saved_and_loaded)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* The laws of codec/, over every codec in the list: nothing is lost, and what cannot be sent is told. */
+/* The laws of codec/, over every codec in the list: nothing is lost, and what cannot be sent is
+ * told. */
 #include "help_codec.h"
 #include "core/rng.h"
 #include <math.h>
@@ -29,7 +30,8 @@ static void check_conserved(const char *spec, kind k, bucket_shape of)
     coder_rig *r = coder_open(spec, of.views, of.shape);
     size_t n = r->bucket.n;
     double *given = calloc(n, sizeof *given), *sent = calloc(n, sizeof *sent);
-    bool drops = strstr(spec, "drop") != NULL, mixes = r->codec->rounds > 1; /* mixes: an element's error is of the size of others */
+    /* mixes: an element's error is of the size of others */
+    bool drops = strstr(spec, "drop") != NULL, mixes = r->codec->rounds > 1;
 
     for (int step = 0; step < 12; step++) {
         double most = 0;
@@ -42,13 +44,17 @@ static void check_conserved(const char *spec, kind k, bucket_shape of)
             double lost = (double)r->before[i] - (double)r->value[i] - (double)r->hold[i];
             given[i] += (double)r->grad[i];
             sent[i] += (double)r->value[i];
-            if (!drops && !(fabs(lost) <= (mixes ? 2e-6 * most : 5e-7 * (fabs((double)r->before[i]) + fabs((double)r->value[i])))))
-                fail_msg("%s, kind %d, step %d, element %zu: %g became %g and %g", spec, k, step, i, (double)r->before[i], (double)r->value[i], (double)r->hold[i]);
+            if (!drops && !(fabs(lost) <= (mixes ? 2e-6 * most
+                                                 : 5e-7 * (fabs((double)r->before[i]) +
+                                                           fabs((double)r->value[i])))))
+                fail_msg("%s, kind %d, step %d, element %zu: %g became %g and %g", spec, k, step, i,
+                         (double)r->before[i], (double)r->value[i], (double)r->hold[i]);
         }
         coder_commit(r);
         for (size_t i = 0; i < n && !drops; i++)
             if (!(fabs(given[i] - sent[i] - (double)r->held[i]) <= 1e-4 * (most + fabs(given[i]))))
-                fail_msg("%s, kind %d, element %zu: given %g, sent %g, held back %g", spec, k, i, given[i], sent[i], (double)r->held[i]);
+                fail_msg("%s, kind %d, element %zu: given %g, sent %g, held back %g", spec, k, i,
+                         given[i], sent[i], (double)r->held[i]);
     }
     free(given);
     free(sent);
@@ -77,8 +83,21 @@ static void smallest(void **state)
 /* Bit for bit, where whole numbers in floats are all there is. */
 static void whole_numbers(void **state)
 {
-    static const char *const exact[] = {"half:residual=yes", "half:bf16,residual=yes", "topk", "topk:select=exact", "topk:select=hierarchical,rice=no", "topk:density=1", "dgc", "redsync:quantise=no",
-                                        "redsync:quantise=no,select=search", "powersgd:1000", "auto:among=topk", "strom:tau=2", "strom:tau=2,quanta=7", "strom:tau=1,pack=none", NULL};
+    static const char *const exact[] = {"half:residual=yes",
+                                        "half:bf16,residual=yes",
+                                        "topk",
+                                        "topk:select=exact",
+                                        "topk:select=hierarchical,rice=no",
+                                        "topk:density=1",
+                                        "dgc",
+                                        "redsync:quantise=no",
+                                        "redsync:quantise=no,select=search",
+                                        "powersgd:1000",
+                                        "auto:among=topk",
+                                        "strom:tau=2",
+                                        "strom:tau=2,quanta=7",
+                                        "strom:tau=1,pack=none",
+                                        NULL};
 
     (void)state;
     for (const char *const *s = exact; *s; s++) {
@@ -159,8 +178,14 @@ static void end_of_the_range(void **state)
 
 static void off_is_dense(void **state)
 {
-    static const char *const off[] = {"none", "topk:density=1", "topk:density=1,select=exact", "topk:density=1,select=hierarchical", "dgc:density=1", "redsync:density=1,quantise=no,select=trimmed",
-                                      "redsync:density=1,quantise=no,select=search", "powersgd:64"};
+    static const char *const off[] = {"none",
+                                      "topk:density=1",
+                                      "topk:density=1,select=exact",
+                                      "topk:density=1,select=hierarchical",
+                                      "dgc:density=1",
+                                      "redsync:density=1,quantise=no,select=trimmed",
+                                      "redsync:density=1,quantise=no,select=search",
+                                      "powersgd:64"};
 
     (void)state;
     for (size_t k = 0; k < sizeof off / sizeof *off; k++) {
@@ -190,12 +215,15 @@ static void unbiased(void **state)
             r->turn.step = (uint64_t)d;
             assert_int_equal(coder_step(r, false), WEIR_OK);
             for (int i = 0; i < 40; i++)
-                sum[i] += (double)r->value[i], square[i] += (double)r->value[i] * (double)r->value[i];
+                sum[i] += (double)r->value[i],
+                    square[i] += (double)r->value[i] * (double)r->value[i];
         }
         for (int i = 0; i < 40; i++) {
-            double mean = sum[i] / DRAWS, deviation = sqrt(fmax(0, square[i] / DRAWS - mean * mean) / DRAWS);
+            double mean = sum[i] / DRAWS,
+                   deviation = sqrt(fmax(0, square[i] / DRAWS - mean * mean) / DRAWS);
             if (fabs(mean - (double)x[i]) > 5 * deviation + 1e-8)
-                fail_msg("%s: the mean of element %d is %g, not %g (deviation %g)", drawn[k], i, mean, (double)x[i], deviation);
+                fail_msg("%s: the mean of element %d is %g, not %g (deviation %g)", drawn[k], i,
+                         mean, (double)x[i], deviation);
         }
         coder_close(r);
     }
@@ -215,7 +243,8 @@ static void make_low_rank(coder_rig *r, int rank)
                 r->grad[i * 80 + j] += u[k][i] * v[k][j];
 }
 
-/* What has no more rank than the messages arrives whole, whatever the steps before were: nothing, or something of a lower rank. */
+/* What has no more rank than the messages arrives whole, whatever the steps before were: nothing,
+ * or something of a lower rank. */
 static void low_rank(void **state)
 {
     static const size_t one[][2] = {{120, 80}};
@@ -239,8 +268,11 @@ static void low_rank(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_are_tried), cmocka_unit_test(conservation), cmocka_unit_test(smallest), cmocka_unit_test(whole_numbers), cmocka_unit_test(not_finite), cmocka_unit_test(many_not_finite),
-        cmocka_unit_test(end_of_the_range), cmocka_unit_test(off_is_dense), cmocka_unit_test(unbiased), cmocka_unit_test(low_rank),
+        cmocka_unit_test(all_are_tried),    cmocka_unit_test(conservation),
+        cmocka_unit_test(smallest),         cmocka_unit_test(whole_numbers),
+        cmocka_unit_test(not_finite),       cmocka_unit_test(many_not_finite),
+        cmocka_unit_test(end_of_the_range), cmocka_unit_test(off_is_dense),
+        cmocka_unit_test(unbiased),         cmocka_unit_test(low_rank),
     };
 
     if (argc > 1)

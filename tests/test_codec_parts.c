@@ -15,7 +15,8 @@
 #include <cmocka.h>
 
 /* It fits where it just fits, nowhere else, and nothing is written behind it. */
-static void check_room(const uint32_t *word, size_t words, int b, const unsigned char *want, size_t len)
+static void check_room(const uint32_t *word, size_t words, int b, const unsigned char *want,
+                       size_t len)
 {
     unsigned char *tight = malloc(len + 1);
 
@@ -27,7 +28,8 @@ static void check_room(const uint32_t *word, size_t words, int b, const unsigned
     free(tight);
 }
 
-static bool read_all(const unsigned char *bytes, size_t len, size_t words, int b, size_t n, uint32_t *word)
+static bool read_all(const unsigned char *bytes, size_t len, size_t words, int b, size_t n,
+                     uint32_t *word)
 {
     weir_rice reader = weir_rice_begin(bytes, len, words, b, n);
 
@@ -61,8 +63,9 @@ static void rice_of_any_gap(void **state)
     free(bytes);
 }
 
-/* As docs/WIRE.md has it: places 2, 7 (minus), 7, 40 with b = 2. Gaps 2, 5, 0, 33; low parts 2 1 0 1 with their signs: 010 101 000 001 from the lowest bit on (each
- * written here from its highest), high parts 1, 01, 1, 000000001. */
+/* As docs/WIRE.md has it: places 2, 7 (minus), 7, 40 with b = 2. Gaps 2, 5, 0, 33; low parts 2 1 0
+ * 1 with their signs: 010 101 000 001 from the lowest bit on (each written here from its highest),
+ * high parts 1, 01, 1, 000000001. */
 static void rice_as_documented(void **state)
 {
     static const uint32_t word[] = {2 << 1, 7 << 1 | 1, 7 << 1, 40 << 1};
@@ -78,7 +81,8 @@ static void rice_as_documented(void **state)
 static void rice_of_too_many_zeros(void **state)
 {
     enum { BYTES = (1 << 29) + 16 };
-    unsigned char *bytes = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    unsigned char *bytes = mmap(NULL, BYTES, PROT_READ | PROT_WRITE,
+                                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     uint32_t word[WEIR_HAND];
 
     (void)state;
@@ -105,7 +109,10 @@ static void levels(void **state)
             memset(bytes, 0xa5, sizeof bytes);
             weir_levels_pack(level, n, bits, bytes);
             for (size_t k = 0; k < 8 * all; k++)
-                assert_int_equal(bytes[k / 8] >> k % 8 & 1, k / (size_t)bits < n ? level[k / (size_t)bits] >> k % (size_t)bits & 1 : 0);
+                assert_int_equal(bytes[k / 8] >> k % 8 & 1,
+                                 k / (size_t)bits < n
+                                     ? level[k / (size_t)bits] >> k % (size_t)bits & 1
+                                     : 0);
             assert_int_equal(bytes[all], 0xa5);
             weir_levels_unpack(bytes, n, bits, back);
             assert_memory_equal(level, back, n);
@@ -133,7 +140,8 @@ static void rice(void **state)
         assert_true(read_all(bytes, len, words, b, N, back));
         assert_memory_equal(word, back, 4 * words);
         assert_false(read_all(bytes, len, words, b, N - 1, back)); /* the last place is beyond */
-        double share = (double)words / N, entropy = (-share * log2(share) - (1 - share) * log2(1 - share)) / share + 1;
+        double share = (double)words / N,
+               entropy = (-share * log2(share) - (1 - share) * log2(1 - share)) / share + 1;
         if (words > 500 && words < MOST_WORDS)
             assert_true(8.0 * (double)len / (double)words < 1.06 * entropy);
     }
@@ -193,7 +201,8 @@ static void same_bits(void **state)
             assert_memory_equal(q[0], q[1], N);
             base->add_int8(y, q[0], 2, N), w->add_int8(z, q[0], 2, N);
             assert_memory_equal(y, z, sizeof y);
-            assert_int_equal(base->to_bits(bits[0], x, N, &s[0], &s[1]), w->to_bits(bits[1], x, N, &s[2], &s[3]));
+            assert_int_equal(base->to_bits(bits[0], x, N, &s[0], &s[1]),
+                             w->to_bits(bits[1], x, N, &s[2], &s[3]));
             assert_memory_equal(bits[0], bits[1], sizeof bits[0]);
             assert_true(s[0] == s[2] && s[1] == s[3]);
             base->add_bits(y, bits[0], -1, 2, N), w->add_bits(z, bits[0], -1, 2, N);
@@ -224,7 +233,9 @@ static void same_words(void **state)
             memset(word, 0xa5, sizeof word);
             for (size_t k = 0; k < N; k += 8) {
                 const unsigned char *from = low + k / 8 * (size_t)(b + 1);
-                assert_int_equal(weir_quant_of("baseline")->unrice(word[0] + k, high + k, from, &at, 77), weir_quant_of((*v)->isa)->unrice(word[1] + k, high + k, from, &at, 77));
+                assert_int_equal(
+                    weir_quant_of("baseline")->unrice(word[0] + k, high + k, from, &at, 77),
+                    weir_quant_of((*v)->isa)->unrice(word[1] + k, high + k, from, &at, 77));
             }
             assert_memory_equal(word[0], word[1], sizeof word[0]);
             free(low);
@@ -251,7 +262,15 @@ static void halves(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rice), cmocka_unit_test(rice_of_any_gap), cmocka_unit_test(rice_as_documented), cmocka_unit_test(rice_of_too_many_zeros), cmocka_unit_test(levels), cmocka_unit_test(select_kth), cmocka_unit_test(same_bits), cmocka_unit_test(same_words), cmocka_unit_test(halves),
+        cmocka_unit_test(rice),
+        cmocka_unit_test(rice_of_any_gap),
+        cmocka_unit_test(rice_as_documented),
+        cmocka_unit_test(rice_of_too_many_zeros),
+        cmocka_unit_test(levels),
+        cmocka_unit_test(select_kth),
+        cmocka_unit_test(same_bits),
+        cmocka_unit_test(same_words),
+        cmocka_unit_test(halves),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -21,10 +21,17 @@ static size_t sent(const coder_rig *r)
 static void selection_sizes(void **state)
 {
     static const size_t one[][2] = {{10, 2000}};
-    static const struct { const char *spec; size_t least, most; } row[] = {
-        {"topk:density=0.01", 60, 400}, {"topk:density=0.01,select=exact", 200, 200}, {"dgc:density=0.01", 60, 266}, {"topk:density=0.01,select=hierarchical", 60, 266},
-        {"redsync:density=0.01,quantise=no,select=trimmed", 200, 200}, {"redsync:density=0.01,quantise=no,select=search", 200, 400},
-        {"redsync:density=0.01,select=trimmed", 200, 200}, {"redsync:density=0.01,select=search", 200, 400}};
+    static const struct {
+        const char *spec;
+        size_t least, most;
+    } row[] = {{"topk:density=0.01", 60, 400},
+               {"topk:density=0.01,select=exact", 200, 200},
+               {"dgc:density=0.01", 60, 266},
+               {"topk:density=0.01,select=hierarchical", 60, 266},
+               {"redsync:density=0.01,quantise=no,select=trimmed", 200, 200},
+               {"redsync:density=0.01,quantise=no,select=search", 200, 400},
+               {"redsync:density=0.01,select=trimmed", 200, 200},
+               {"redsync:density=0.01,select=search", 200, 400}};
 
     (void)state;
     for (size_t k = 0; k < sizeof row / sizeof *row; k++)
@@ -36,18 +43,27 @@ static void selection_sizes(void **state)
             if (g == SPIKY && least < 200) /* few that matter: a sample may see none of them */
                 least = 5;
             if (n < least || n > most)
-                fail_msg("%s, kind %d: %zu sent, %zu to %zu were expected", row[k].spec, g, n, least, most);
+                fail_msg("%s, kind %d: %zu sent, %zu to %zu were expected", row[k].spec, g, n,
+                         least, most);
             coder_close(r);
         }
 }
 
-/* Whatever earlier steps left: never more than twice what is aimed at, of trimmed selection just so many; quantised, both sides in turn. */
+/* Whatever earlier steps left: never more than twice what is aimed at, of trimmed selection just so
+ * many; quantised, both sides in turn. */
 static void selection_sizes_later(void **state)
 {
     static const size_t one[][2] = {{10, 2000}};
-    static const struct { const char *spec; size_t least, most; } row[] = {
-        {"topk:density=0.01,select=exact", 200, 200}, {"topk:density=0.01", 1, 400}, {"dgc:density=0.01", 1, 266}, {"redsync:density=0.01,quantise=no,select=trimmed", 200, 200},
-        {"redsync:density=0.01,select=trimmed", 200, 200}, {"redsync:density=0.01,quantise=no,select=search", 1, 400}, {"redsync:density=0.01,select=search", 200, 400}};
+    static const struct {
+        const char *spec;
+        size_t least, most;
+    } row[] = {{"topk:density=0.01,select=exact", 200, 200},
+               {"topk:density=0.01", 1, 400},
+               {"dgc:density=0.01", 1, 266},
+               {"redsync:density=0.01,quantise=no,select=trimmed", 200, 200},
+               {"redsync:density=0.01,select=trimmed", 200, 200},
+               {"redsync:density=0.01,quantise=no,select=search", 1, 400},
+               {"redsync:density=0.01,select=search", 200, 400}};
 
     (void)state;
     for (size_t k = 0; k < sizeof row / sizeof *row; k++)
@@ -58,7 +74,8 @@ static void selection_sizes_later(void **state)
                 assert_int_equal(coder_step(r, true), WEIR_OK);
                 size_t n = sent(r);
                 if (n < row[k].least || n > row[k].most)
-                    fail_msg("%s, kind %d, step %d: %zu sent, %zu to %zu were expected", row[k].spec, g, step, n, row[k].least, row[k].most);
+                    fail_msg("%s, kind %d, step %d: %zu sent, %zu to %zu were expected",
+                             row[k].spec, g, step, n, row[k].least, row[k].most);
                 coder_commit(r);
             }
             coder_close(r);
@@ -68,7 +85,9 @@ static void selection_sizes_later(void **state)
 /* What is sent by an exact selection is never smaller than what stays. */
 static void largest_are_sent(void **state)
 {
-    static const char *const spec[] = {"topk:select=exact,density=0.02", "redsync:quantise=no,select=trimmed,density=0.02", "redsync:quantise=no,select=search,density=0.02"};
+    static const char *const spec[] = {"topk:select=exact,density=0.02",
+                                       "redsync:quantise=no,select=trimmed,density=0.02",
+                                       "redsync:quantise=no,select=search,density=0.02"};
 
     (void)state;
     for (size_t k = 0; k < sizeof spec / sizeof *spec; k++) {
@@ -98,7 +117,8 @@ static void strom_follows(void **state)
         double share = 0;
         for (int step = 0; step < 200; step++) {
             fill(r->grad, r->bucket.n, NORMAL, (uint64_t)step);
-            weir_vec_best()->scale(r->grad, powf(10, (float)e) * (step > 60 ? 0.1f : 1), r->bucket.n);
+            weir_vec_best()->scale(r->grad, powf(10, (float)e) * (step > 60 ? 0.1f : 1),
+                                   r->bucket.n);
             assert_int_equal(coder_step(r, true), WEIR_OK);
             share += step >= 150 ? (double)sent(r) / (double)r->bucket.n / 50 : 0;
             coder_commit(r);
@@ -109,21 +129,25 @@ static void strom_follows(void **state)
     }
 }
 
-/* Two tensors, one with gradients a hundredth of the other's: each has the share that is aimed at, or one threshold holds the small ones back. */
+/* Two tensors, one with gradients a hundredth of the other's: each has the share that is aimed at,
+ * or one threshold holds the small ones back. */
 static void strom_per(void **state)
 {
     static const size_t two[][2] = {{100, 100}, {100, 100}};
 
     (void)state;
     for (int bucket = 0; bucket < 2; bucket++) {
-        coder_rig *r = coder_open(bucket ? "strom:density=0.01,per=bucket,ramp=0" : "strom:density=0.01,ramp=0", 2, two);
+        coder_rig *r = coder_open(bucket ? "strom:density=0.01,per=bucket,ramp=0"
+                                         : "strom:density=0.01,ramp=0",
+                                  2, two);
         size_t half = r->bucket.n / 2, of[2] = {0};
         fill(r->grad, r->bucket.n, NORMAL, 7);
         weir_vec_best()->scale(r->grad + half, 0.01f, half);
         assert_int_equal(coder_step(r, true), WEIR_OK);
         for (size_t i = 0; i < r->bucket.n; i++)
             of[i / half] += r->value[i] != 0;
-        assert_true(bucket ? of[0] > 150 && of[0] < 260 && of[1] == 0 : of[0] > 60 && of[0] < 150 && of[1] > 60 && of[1] < 150);
+        assert_true(bucket ? of[0] > 150 && of[0] < 260 && of[1] == 0
+                           : of[0] > 60 && of[0] < 150 && of[1] > 60 && of[1] < 150);
         coder_close(r);
     }
 }
@@ -142,7 +166,17 @@ static void masks(void **state)
         fill(r->grad, n, NORMAL, 2);
         fill(speed, n, NORMAL, 3);
         assert_true(r->codec->sparse);
-        r->feed = (weir_feed){.n = n, .bad = n, .grad = r->grad, .scale = 1, .held = r->held, .hold = r->hold, .speed = speed, .sped = sped, .momentum = 0.9f, .mask = true, .tile = r->feed.tile};
+        r->feed = (weir_feed){.n = n,
+                              .bad = n,
+                              .grad = r->grad,
+                              .scale = 1,
+                              .held = r->held,
+                              .hold = r->hold,
+                              .speed = speed,
+                              .sped = sped,
+                              .momentum = 0.9f,
+                              .mask = true,
+                              .tile = r->feed.tile};
         assert_int_equal(r->codec->encode(r->self, r->turn, &r->feed, r->msg, &r->len), WEIR_OK);
         assert_int_equal(r->codec->decode(r->self, r->turn, r->msg, r->len, r->value), WEIR_OK);
         assert_true(sent(r) > 0);
@@ -156,9 +190,21 @@ static void masks(void **state)
 
 static void when_it_masks(void **state)
 {
-    static const struct { const char *spec; bool masks; } want[] = {
-        {"strom", false}, {"topk", false}, {"dgc", false}, {"redsync", false}, {"strom:mask=yes", true}, {"dgc:mask=yes", true}, {"strom:warmup=0", true}, {"strom:warmup=0.49", true},
-        {"strom:warmup=0.5", false}, {"redsync:warmup=0", true}, {"topk:warmup=0,mask=no", false}, {"topk:warmup=3,mask=auto", false}};
+    static const struct {
+        const char *spec;
+        bool masks;
+    } want[] = {{"strom", false},
+                {"topk", false},
+                {"dgc", false},
+                {"redsync", false},
+                {"strom:mask=yes", true},
+                {"dgc:mask=yes", true},
+                {"strom:warmup=0", true},
+                {"strom:warmup=0.49", true},
+                {"strom:warmup=0.5", false},
+                {"redsync:warmup=0", true},
+                {"topk:warmup=0,mask=no", false},
+                {"topk:warmup=3,mask=auto", false}};
 
     (void)state;
     for (size_t k = 0; k < sizeof want / sizeof *want; k++) {
@@ -221,7 +267,15 @@ static void redsync_leaves_the_output(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(selection_sizes), cmocka_unit_test(selection_sizes_later), cmocka_unit_test(largest_are_sent), cmocka_unit_test(strom_follows), cmocka_unit_test(strom_sends_of_every_tensor), cmocka_unit_test(redsync_leaves_the_output), cmocka_unit_test(strom_per), cmocka_unit_test(masks), cmocka_unit_test(when_it_masks),
+        cmocka_unit_test(selection_sizes),
+        cmocka_unit_test(selection_sizes_later),
+        cmocka_unit_test(largest_are_sent),
+        cmocka_unit_test(strom_follows),
+        cmocka_unit_test(strom_sends_of_every_tensor),
+        cmocka_unit_test(redsync_leaves_the_output),
+        cmocka_unit_test(strom_per),
+        cmocka_unit_test(masks),
+        cmocka_unit_test(when_it_masks),
     };
 
     if (argc > 1)

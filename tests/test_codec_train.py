@@ -1,12 +1,42 @@
-"""Whole runs through every codec: replicas agree, stopping and going on changes nothing, other numbers of workers lose nothing."""
+"""Whole runs through every codec: replicas agree, stopping and going on changes nothing, other
+numbers of workers lose nothing."""
 import os, shutil
 import numpy as np
 import pytest
 from weirlib import SMALL, distance, end, events, tensors, train, weights, weir
 
-CODECS = ['half', 'half:bf16', 'int8', 'int8:residual=yes', 'onebit:warmup=0.2', 'sign:warmup=0', 'strom:warmup=0.1,ramp=0', 'strom:warmup=0.1,mask=no,quanta=4,density=0.002', 'topk:warmup=0.1,select=exact', 'dgc:warmup=0.1,ramp=0.2', 'redsync:warmup=0', 'redsync:warmup=0,quantise=no',
-          'qsgd', 'terngrad', 'powersgd:warmup=0', 'powersgd:warmup=0.2']
-COMMON = ['--model', 'lenet', '--data', SMALL, '--batch', 32, '--optim', 'sgd:momentum=0.9,decay=1e-4', '--threads', 1, '--lr', 0.01]
+CODECS = [
+    'half',
+    'half:bf16',
+    'int8',
+    'int8:residual=yes',
+    'onebit:warmup=0.2',
+    'sign:warmup=0',
+    'strom:warmup=0.1,ramp=0',
+    'strom:warmup=0.1,mask=no,quanta=4,density=0.002',
+    'topk:warmup=0.1,select=exact',
+    'dgc:warmup=0.1,ramp=0.2',
+    'redsync:warmup=0',
+    'redsync:warmup=0,quantise=no',
+    'qsgd',
+    'terngrad',
+    'powersgd:warmup=0',
+    'powersgd:warmup=0.2',
+]
+COMMON = [
+    '--model',
+    'lenet',
+    '--data',
+    SMALL,
+    '--batch',
+    32,
+    '--optim',
+    'sgd:momentum=0.9,decay=1e-4',
+    '--threads',
+    1,
+    '--lr',
+    0.01,
+]
 
 
 @pytest.mark.parametrize('codec', CODECS)
@@ -23,7 +53,14 @@ def test_replicas_agree_and_resume(tmp_path, codec):
     assert end(cut)['params_hash'] == end(whole)['params_hash']
 
 
-@pytest.mark.parametrize('codec', ['topk:density=1,warmup=0,mask=no', 'topk:density=1,warmup=0,select=exact,mask=no', 'powersgd:65536,correct=no,warmup=0'])
+@pytest.mark.parametrize(
+    'codec',
+    [
+        'topk:density=1,warmup=0,mask=no',
+        'topk:density=1,warmup=0,select=exact,mask=no',
+        'powersgd:65536,correct=no,warmup=0',
+    ],
+)
 def test_off_is_dense(tmp_path, codec):
     train(tmp_path / 'dense', '--steps', 20, '--workers', 3, '--coll', 'ring', *COMMON)
     train(tmp_path / 'coded', '--steps', 20, '--workers', 3, '--codec', codec, *COMMON)
@@ -37,8 +74,14 @@ def test_goes_on_with_other_workers(tmp_path, codec):
     for workers, steps in ((3, 20), (5, 30)):
         train(out, '--resume', out, '--workers', workers, '--steps', steps)
         assert end(out)['replicas'] == 1 and end(out)['steps'] == steps
-        kept = {k: v for k, v in tensors(out / 'latest' / 'state.safetensors').items() if k.endswith('.residual')}
-        assert all(v.size % workers == 0 for v in kept.values()) and any(np.any(v) for v in kept.values())
+        kept = {
+            k: v
+            for k, v in tensors(out / 'latest' / 'state.safetensors').items()
+            if k.endswith('.residual')
+        }
+        assert all(v.size % workers == 0 for v in kept.values()) and any(
+            np.any(v) for v in kept.values()
+        )
 
 
 @pytest.mark.parametrize('codec', ['strom:warmup=0.1', 'onebit:warmup=0'])
@@ -50,22 +93,41 @@ def test_machines_first(tmp_path, codec):
     assert end(whole)['replicas'] == 1
     kept = tensors(cut / 'latest' / 'state.safetensors')
     rows = [v.reshape(4, -1) for k, v in kept.items() if k.endswith('.residual')]
-    assert rows and all(np.any(r[0]) and np.any(r[2]) and not np.any(r[1]) and not np.any(r[3]) for r in rows)
+    assert rows and all(
+        np.any(r[0]) and np.any(r[2]) and not np.any(r[1]) and not np.any(r[3]) for r in rows
+    )
     train(cut, '--resume', cut, '--steps', 24)
     assert end(cut)['params_hash'] == end(whole)['params_hash']
     for workers, steps in ((3, 30), (5, 36)):
         train(cut, '--resume', cut, '--workers', workers, '--steps', steps)
         assert end(cut)['replicas'] == 1 and end(cut)['steps'] == steps
-    # on the one machine that this is, nothing is compressed; what was held back goes with the first step
+    # on the one machine that this is, nothing is compressed; what was held back goes with the first
+    # step
     train(cut, '--resume', cut, '--exchange', 'allreduce:hier=yes', '--steps', 40)
     assert end(cut)['replicas'] == 1
-    assert not any(np.any(v) for k, v in tensors(cut / 'latest' / 'state.safetensors').items() if k.endswith('residual'))
+    assert not any(
+        np.any(v)
+        for k, v in tensors(cut / 'latest' / 'state.safetensors').items()
+        if k.endswith('residual')
+    )
 
 
 @pytest.mark.parametrize('clip', [[], ['--clip', 0.5]])
 def test_one_machine_is_dense(tmp_path, clip):
     train(tmp_path / 'dense', '--steps', 20, '--workers', 3, *clip, *COMMON)
-    train(tmp_path / 'coded', '--steps', 20, '--workers', 3, '--codec', 'strom:warmup=0.1', '--exchange', 'allreduce:hier=yes', *clip, *COMMON)
+    train(
+        tmp_path / 'coded',
+        '--steps',
+        20,
+        '--workers',
+        3,
+        '--codec',
+        'strom:warmup=0.1',
+        '--exchange',
+        'allreduce:hier=yes',
+        *clip,
+        *COMMON,
+    )
     assert distance(weights(tmp_path / 'coded'), weights(tmp_path / 'dense')) <= 1e-5
 
 
@@ -73,7 +135,12 @@ def test_the_log_tells_of_the_codec(tmp_path):
     out = tmp_path / 'run'
     train(out, '--steps', 20, '--workers', 3, '--codec', 'strom:warmup=0.1', *COMMON)
     last = events(out, 'step')[-1]
-    assert last['residual_norm'] > 0 and last['codec_ms'] > 0 and last['wire_ms'] > 0 and last['sent_bytes'] < last['dense_bytes']
+    assert (
+        last['residual_norm'] > 0
+        and last['codec_ms'] > 0
+        and last['wire_ms'] > 0
+        and last['sent_bytes'] < last['dense_bytes']
+    )
     assert end(out)['ratio'] > 5
     assert 0.002 < last['density'] < 0.05 and 0.3 < last['residual_over_tau'] < 100
 
@@ -83,33 +150,54 @@ def test_the_log_tells_what_was_sent(tmp_path):
         out = tmp_path / codec.replace(':', '-')
         train(out, '--steps', 12, '--workers', 2, '--codec', codec, *COMMON)
         return events(out, 'step')
+
     # exactly so many: one in ten of each tensor (60,000 elements and more: rounding does not count)
-    assert all(abs(e['density'] - 0.1) < 1e-3 and e['residual_over_tau'] is None for e in steps('topk:select=exact,density=0.1,warmup=0,ramp=0'))
+    assert all(
+        abs(e['density'] - 0.1) < 1e-3 and e['residual_over_tau'] is None
+        for e in steps('topk:select=exact,density=0.1,warmup=0,ramp=0')
+    )
     # an epoch has 32 steps: dense for two, then few
     warm = steps('redsync:warmup=0.0625,ramp=0,density=0.01')
-    assert [e['density'] for e in warm[:2]] == [1, 1] and all(0 < e['density'] < 0.03 for e in warm[2:])
+    assert [e['density'] for e in warm[:2]] == [1, 1] and all(
+        0 < e['density'] < 0.03 for e in warm[2:]
+    )
     assert warm[1]['residual_norm'] == 0 < warm[2]['residual_norm']
     # a threshold that gradients outgrow is seen
     assert steps('strom:warmup=0.1,tau=1e-6')[-1]['residual_over_tau'] > 100
     dense = steps('none')[-1]
-    assert dense['density'] == 1 and dense['residual_norm'] == 0 and dense['residual_over_tau'] is None and dense['codec_ms'] == 0 < dense['wire_ms']
+    assert (
+        dense['density'] == 1
+        and dense['residual_norm'] == 0
+        and dense['residual_over_tau'] is None
+        and dense['codec_ms'] == 0 < dense['wire_ms']
+    )
 
 
 def test_the_log_is_what_the_checkpoint_holds(tmp_path):
     out = tmp_path / 'run'
     train(out, '--steps', 12, '--workers', 3, '--codec', 'strom:tau=1e-3,warmup=0', *COMMON)
     steps = events(out, 'step')
-    held = [v.astype(np.float64).reshape(3, -1)[0] for k, v in tensors(out / 'latest' / 'state.safetensors').items() if k.endswith('.residual')]  # rank 0's
+    held = [
+        v.astype(np.float64).reshape(3, -1)[0]
+        for k, v in tensors(out / 'latest' / 'state.safetensors').items()
+        if k.endswith('.residual')
+    ]  # rank 0's
     assert abs(steps[-1]['residual_norm'] / np.sqrt(sum(np.sum(v * v) for v in held)) - 1) < 1e-4
-    assert abs(steps[-1]['residual_over_tau'] / (max(np.abs(v).max() for v in held) / 1e-3) - 1) < 1e-4
+    assert (
+        abs(steps[-1]['residual_over_tau'] / (max(np.abs(v).max() for v in held) / 1e-3) - 1) < 1e-4
+    )
     assert all(e['codec_ms'] > 0 and e['wire_ms'] > 0 for e in steps)
     e = end(out)
     assert abs(e['ratio_all'] / (e['dense_bytes'] / e['sent_bytes']) - 1) < 1e-3
-    assert e['dense_bytes'] >= sum(s['dense_bytes'] for s in steps) > 0 and 0 < sum(s['sent_bytes'] for s in steps) <= e['sent_bytes']
+    assert (
+        e['dense_bytes'] >= sum(s['dense_bytes'] for s in steps) > 0
+        and 0 < sum(s['sent_bytes'] for s in steps) <= e['sent_bytes']
+    )
 
 
 def test_other_workers_take_over_all_that_waits(tmp_path):
-    # nothing is ever sent of what the codec has: all gradients wait, and their sum is that of whoever computed them
+    # nothing is ever sent of what the codec has: all gradients wait, and their sum is that of
+    # whoever computed them
     args = ['--steps', 8, '--workers', 4, '--codec', 'strom:tau=1e30,warmup=0', *COMMON]
     train(tmp_path / '4', *args)
     shutil.copytree(tmp_path / '4', tmp_path / '3', symlinks=True)
@@ -117,53 +205,131 @@ def test_other_workers_take_over_all_that_waits(tmp_path):
     shutil.copytree(tmp_path / '3', tmp_path / '5', symlinks=True)
     train(tmp_path / '5', '--resume', tmp_path / '5', '--workers', 5, '--steps', 10)
     train(tmp_path / '4', '--resume', tmp_path / '4', '--steps', 10)
-    same, other = ({k: v.astype(np.float64).reshape(n, -1).sum(0) for k, v in tensors(tmp_path / str(n) / 'latest' / 'state.safetensors').items() if k.endswith(('.residual', '.corrected'))} for n in (4, 5))
+    same, other = (
+        {
+            k: v.astype(np.float64).reshape(n, -1).sum(0)
+            for k, v in tensors(tmp_path / str(n) / 'latest' / 'state.safetensors').items()
+            if k.endswith(('.residual', '.corrected'))
+        }
+        for n in (4, 5)
+    )
     assert set(same) == set(other) and any(k.endswith('.corrected') for k in same)
     for k in same:
-        assert np.abs(same[k]).max() > 0 and np.abs(same[k] - other[k]).max() <= 1e-3 * np.abs(same[k]).max(), k
+        assert (
+            np.abs(same[k]).max() > 0
+            and np.abs(same[k] - other[k]).max() <= 1e-3 * np.abs(same[k]).max()
+        ), k
 
 
 def test_another_rate_is_warned_of(tmp_path):
-    _, err = train(tmp_path / 'terngrad', '--steps', 2, '--workers', 2, '--codec', 'terngrad', *COMMON)
+    _, err = train(
+        tmp_path / 'terngrad', '--steps', 2, '--workers', 2, '--codec', 'terngrad', *COMMON
+    )
     told = [e['what'] for e in events(tmp_path / 'terngrad', 'warning')]
     assert len(told) == 1 and '--codec terngrad' in told[0] and '--lr 0.01' in told[0]
-    assert [l for l in err.splitlines() if 'warn' in l] == [l for l in err.splitlines() if told[0] in l] and err.count(told[0]) == 1
-    _, err = train(tmp_path / 'strom', '--steps', 2, '--workers', 2, '--codec', 'strom:warmup=0,ramp=0', *COMMON)
+    assert [l for l in err.splitlines() if 'warn' in l] == [
+        l for l in err.splitlines() if told[0] in l
+    ] and err.count(told[0]) == 1
+    _, err = train(
+        tmp_path / 'strom',
+        '--steps',
+        2,
+        '--workers',
+        2,
+        '--codec',
+        'strom:warmup=0,ramp=0',
+        *COMMON,
+    )
     assert 'warn' not in err and not events(tmp_path / 'strom', 'warning')
 
 
 def test_a_run_that_is_over_before_it_compresses_is_warned_of(tmp_path):
-    _, err = train(tmp_path / 'a', '--steps', 4, '--workers', 2, '--codec', 'strom', *COMMON)  # an epoch has 32 steps
-    assert 'the first 16 steps of strom are dense and this run has 4; its options warmup and ramp' in err and events(tmp_path / 'a', 'warning')
+    _, err = train(
+        tmp_path / 'a', '--steps', 4, '--workers', 2, '--codec', 'strom', *COMMON
+    )  # an epoch has 32 steps
+    assert (
+        'the first 16 steps of strom are dense and this run has 4; its options warmup and ramp'
+        in err
+        and events(tmp_path / 'a', 'warning')
+    )
     assert all(e['density'] == 1 for e in events(tmp_path / 'a', 'step'))
 
 
 def test_those_who_come_later_miss_nothing(tmp_path):
     out = tmp_path / 'run'
     train(out, '--steps', 4, '--workers', 2, '--codec', 'strom:warmup=0,ramp=0', *COMMON)
-    _, err = weir('train', '--resume', out, '--steps', 6, '--workers', 3, '--codec', 'strom:warmup=0,ramp=0', '--quiet')
+    _, err = weir(
+        'train',
+        '--resume',
+        out,
+        '--steps',
+        6,
+        '--workers',
+        3,
+        '--codec',
+        'strom:warmup=0,ramp=0',
+        '--quiet',
+    )
     assert 'not used' not in err
 
 
 def test_exact_and_a_codec_do_not_mix(tmp_path):
-    _, err = train(tmp_path / 'run', '--steps', 2, '--workers', 2, '--exact', 'yes', '--codec', 'strom', *COMMON, code=16)
+    _, err = train(
+        tmp_path / 'run',
+        '--steps',
+        2,
+        '--workers',
+        2,
+        '--exact',
+        'yes',
+        '--codec',
+        'strom',
+        *COMMON,
+        code=16,
+    )
     assert '--exact' in err and '--codec strom' in err
 
 
-@pytest.mark.parametrize('codec,then,lost', [('strom:warmup=0,ramp=0', 'none', 'residual'), ('onebit:warmup=0', 'topk:warmup=0,ramp=0', 'owner-residual'), ('strom:warmup=0,ramp=0', 'strom:warmup=0,ramp=0,residual=no', 'residual')])
+@pytest.mark.parametrize(
+    'codec,then,lost',
+    [
+        ('strom:warmup=0,ramp=0', 'none', 'residual'),
+        ('onebit:warmup=0', 'topk:warmup=0,ramp=0', 'owner-residual'),
+        ('strom:warmup=0,ramp=0', 'strom:warmup=0,ramp=0,residual=no', 'residual'),
+    ],
+)
 def test_what_is_held_back_is_never_lost(tmp_path, codec, then, lost):
-    out, plain = tmp_path / 'run', ['--model', 'lenet', '--data', SMALL, '--batch', 32, '--threads', 1]
+    out, plain = tmp_path / 'run', [
+        '--model',
+        'lenet',
+        '--data',
+        SMALL,
+        '--batch',
+        32,
+        '--threads',
+        1,
+    ]
     train(out, '--steps', 8, '--workers', 2, '--codec', codec, *plain)
     _, err = weir('train', '--resume', out, '--codec', then, '--steps', 12, '--quiet', code=16)
-    assert f'.{lost} would be lost' in err and f'saved with --codec {codec}' in err and 'warmup=1e6' in err
+    assert (
+        f'.{lost} would be lost' in err
+        and f'saved with --codec {codec}' in err
+        and 'warmup=1e6' in err
+    )
     train(out, '--resume', out, '--codec', codec.split(':')[0] + ':warmup=1e6', '--steps', 12)
     kept = tensors(out / 'latest' / 'state.safetensors')
-    assert [k for k in kept if k.endswith('residual')] and not any(np.any(v) for k, v in kept.items() if k.endswith('residual'))
+    assert [k for k in kept if k.endswith('residual')] and not any(
+        np.any(v) for k, v in kept.items() if k.endswith('residual')
+    )
 
 
 def test_momentum_is_not_taken_for_the_decays(tmp_path):
-    train(tmp_path / 'run', '--steps', 8, '--workers', 2, '--codec', 'strom:warmup=0,ramp=0', *COMMON)
-    _, err = weir('train', '--resume', tmp_path / 'run', '--codec', 'none', '--steps', 12, '--quiet', code=16)
+    train(
+        tmp_path / 'run', '--steps', 8, '--workers', 2, '--codec', 'strom:warmup=0,ramp=0', *COMMON
+    )
+    _, err = weir(
+        'train', '--resume', tmp_path / 'run', '--codec', 'none', '--steps', 12, '--quiet', code=16
+    )
     assert 'weight.momentum is missing' in err and 'saved with --codec strom' in err
 
 

@@ -18,7 +18,10 @@ static void check_fresh(const char *spec, kind k, bucket_shape of)
         assert_int_equal(coder_step(r, true), WEIR_OK);
         memset(again, 0, r->bucket.n * sizeof *again);
         if (r->codec->absorb) /* it has heard the first round, as all have */
-            assert_int_equal(r->codec->absorb(r->fresh, (weir_turn){.step = r->turn.step, .epochs = 100}, r->first, r->first_len), WEIR_OK);
+            assert_int_equal(r->codec->absorb(r->fresh,
+                                              (weir_turn){.step = r->turn.step, .epochs = 100},
+                                              r->first, r->first_len),
+                             WEIR_OK);
         assert_int_equal(r->codec->decode(r->fresh, r->turn, r->msg, r->len, again), WEIR_OK);
         assert_memory_equal(again, r->value, r->bucket.n * sizeof *again);
         coder_commit(r);
@@ -63,7 +66,8 @@ static void flipped_heads(void **state)
         for (size_t cut = 0; cut < r->len; cut += 1 + cut / 3)
             check_refused(r, r->msg, cut);
         for (size_t cut = 0; cut < r->first_len && r->codec->absorb; cut += 1 + cut / 3)
-            assert_int_equal(r->codec->absorb(r->fresh, (weir_turn){0}, r->first, cut), WEIR_INVALID);
+            assert_int_equal(r->codec->absorb(r->fresh, (weir_turn){0}, r->first, cut),
+                             WEIR_INVALID);
         coder_close(r);
     }
 }
@@ -72,11 +76,27 @@ static void flipped_heads(void **state)
 static void wire_bytes(void **state)
 {
     static const size_t one[][2] = {{100, 300}};
-    static const struct { const char *spec; size_t bytes; } row[] = {
-        {"none", 4 * 30000}, {"half", 16 + 7 * (4 + 8192) + 4 + 2 * (30000 - 7 * 4096)}, {"half:bf16", 16 + 7 * (4 + 8192) + 4 + 2 * (30000 - 7 * 4096)}, {"int8", 16 + 117 * 260 + 4 + 48}, {"onebit", 16 + 100 * (8 + 40)}, {"sign", 16 + 4 + 3752},
-        {"qsgd", 16 + 234 * (4 + 80) + 4 + 32}, {"qsgd:levels=1", 16 + 234 * (4 + 32) + 4 + 12}, {"qsgd:levels=100", 16 + 234 * (4 + 128) + 4 + 48}, {"terngrad", 16 + 4 + 7500}, {"topk:select=exact,rice=no", 16 + 16 + 300 * 8}, {"redsync:select=trimmed,rice=no,density=0.01", 16 + 16 + 300 * 4},
-        {"redsync:select=trimmed,rice=no,quantise=no", 16 + 16 + 30 * 8}, {"dgc:select=exact,rice=no", 16 + 16 + 30 * 8},
-        {"strom:tau=1e-9", 16 + 16 + 7500}, {"strom:tau=1e-9,quanta=5", 16 + 16 + 15000}, {"strom:tau=1e-9,quanta=9", 16 + 16 + 30000}, {"powersgd", 4 * 2 * 300}};
+    static const struct {
+        const char *spec;
+        size_t bytes;
+    } row[] = {{"none", 4 * 30000},
+               {"half", 16 + 7 * (4 + 8192) + 4 + 2 * (30000 - 7 * 4096)},
+               {"half:bf16", 16 + 7 * (4 + 8192) + 4 + 2 * (30000 - 7 * 4096)},
+               {"int8", 16 + 117 * 260 + 4 + 48},
+               {"onebit", 16 + 100 * (8 + 40)},
+               {"sign", 16 + 4 + 3752},
+               {"qsgd", 16 + 234 * (4 + 80) + 4 + 32},
+               {"qsgd:levels=1", 16 + 234 * (4 + 32) + 4 + 12},
+               {"qsgd:levels=100", 16 + 234 * (4 + 128) + 4 + 48},
+               {"terngrad", 16 + 4 + 7500},
+               {"topk:select=exact,rice=no", 16 + 16 + 300 * 8},
+               {"redsync:select=trimmed,rice=no,density=0.01", 16 + 16 + 300 * 4},
+               {"redsync:select=trimmed,rice=no,quantise=no", 16 + 16 + 30 * 8},
+               {"dgc:select=exact,rice=no", 16 + 16 + 30 * 8},
+               {"strom:tau=1e-9", 16 + 16 + 7500},
+               {"strom:tau=1e-9,quanta=5", 16 + 16 + 15000},
+               {"strom:tau=1e-9,quanta=9", 16 + 16 + 30000},
+               {"powersgd", 4 * 2 * 300}};
 
     (void)state;
     for (size_t k = 0; k < sizeof row / sizeof *row; k++) {
@@ -94,10 +114,17 @@ static void wire_bytes(void **state)
 /* Of several tensors in a bucket: {64, 50}, {300, 7}, {1, 5000}, {1, 1}. */
 static void wire_bytes_of_many(void **state)
 {
-    static const struct { const char *spec; size_t first, bytes; } row[] = {
-        {"none", 0, 4 * 10301}, {"half", 0, 16 + 3 * 4 + 2 * 10301 + 2}, {"int8", 0, 16 + 41 * 4 + 10301 + 3}, {"onebit", 0, 16 + 64 * (8 + 8) + 300 * (8 + 4) + 8 + 628 + 8 + 4},
-        {"sign", 0, 16 + 4 + 400 + 4 + 264 + 4 + 628 + 4 + 4}, {"qsgd", 0, 16 + 80 * (4 + 80) + 4 + 40}, {"terngrad", 0, 16 + 4 + 800 + 4 + 528 + 4 + 1252 + 4 + 4},
-        {"powersgd", 4 * (2 * 64 + 2 * 300 + 5000 + 1), 4 * (2 * 50 + 2 * 7)}};
+    static const struct {
+        const char *spec;
+        size_t first, bytes;
+    } row[] = {{"none", 0, 4 * 10301},
+               {"half", 0, 16 + 3 * 4 + 2 * 10301 + 2},
+               {"int8", 0, 16 + 41 * 4 + 10301 + 3},
+               {"onebit", 0, 16 + 64 * (8 + 8) + 300 * (8 + 4) + 8 + 628 + 8 + 4},
+               {"sign", 0, 16 + 4 + 400 + 4 + 264 + 4 + 628 + 4 + 4},
+               {"qsgd", 0, 16 + 80 * (4 + 80) + 4 + 40},
+               {"terngrad", 0, 16 + 4 + 800 + 4 + 528 + 4 + 1252 + 4 + 4},
+               {"powersgd", 4 * (2 * 64 + 2 * 300 + 5000 + 1), 4 * (2 * 50 + 2 * 7)}};
 
     (void)state;
     for (size_t k = 0; k < sizeof row / sizeof *row; k++) {
@@ -105,7 +132,8 @@ static void wire_bytes_of_many(void **state)
         fill(r->grad, r->bucket.n, NORMAL, 1);
         assert_int_equal(coder_step(r, true), WEIR_OK);
         if (r->len != row[k].bytes || (row[k].first && r->first_len != row[k].first))
-            fail_msg("%s: %zu and %zu bytes, %zu and %zu by the formula", row[k].spec, r->first_len, r->len, row[k].first, row[k].bytes);
+            fail_msg("%s: %zu and %zu bytes, %zu and %zu by the formula", row[k].spec, r->first_len,
+                     r->len, row[k].first, row[k].bytes);
         coder_close(r);
     }
 }
@@ -124,10 +152,14 @@ static size_t rice_bytes(const float *x, size_t n, unsigned b)
     return ((lows + 7) / 8 + (highs + 7) / 8 + 3) / 4 * 4;
 }
 
-/* Messages of single elements: rows and parts as docs/WIRE.md has them; how long each is follows from what it says, and what it says from what came out. */
+/* Messages of single elements: rows and parts as docs/WIRE.md has them; how long each is follows
+ * from what it says, and what it says from what came out. */
 static void wire_bytes_of_places(void **state)
 {
-    static const char *const sparse[] = {"strom", "strom:pack=none", "strom:density=0.001", "strom:tau=1e-9", "topk", "topk:select=exact", "topk:rice=no", "dgc", "redsync", "redsync:quantise=no", "redsync:rice=no"};
+    static const char *const sparse[] = {
+        "strom",   "strom:pack=none",     "strom:density=0.001", "strom:tau=1e-9",
+        "topk",    "topk:select=exact",   "topk:rice=no",        "dgc",
+        "redsync", "redsync:quantise=no", "redsync:rice=no"};
 
     (void)state;
     for (size_t k = 0; k < sizeof sparse / sizeof *sparse; k++) {
@@ -136,16 +168,26 @@ static void wire_bytes_of_places(void **state)
         fill(r->grad, r->bucket.n, NORMAL, 1);
         assert_int_equal(coder_step(r, true), WEIR_OK);
         for (int v = 0; v < 4; v++) {
-            struct { float value; uint32_t words; uint8_t how, bits; uint16_t valued; uint32_t bytes; } row;
+            struct {
+                float value;
+                uint32_t words;
+                uint8_t how, bits;
+                uint16_t valued;
+                uint32_t bytes;
+            } row;
             const weir_view *w = &r->view[v];
             size_t n = w->rows * w->cols, words = 0, want;
             memcpy(&row, r->msg + 16 + 16 * v, 16);
             for (size_t i = 0; i < n; i++)
                 words += r->value[w->at + i] != 0;
-            want = row.how == 0 ? 4 * words : row.how == 1 ? rice_bytes(r->value + w->at, n, row.bits) : (n * row.bits + 31) / 32 * 4;
+            want = row.how == 0   ? 4 * words
+                   : row.how == 1 ? rice_bytes(r->value + w->at, n, row.bits)
+                                  : (n * row.bits + 31) / 32 * 4;
             want += row.valued ? 4 * words : 0;
-            if (row.words != words || row.bytes != want || row.how > 2 || (row.how == 1 && strstr(sparse[k], "=no") && !strstr(sparse[k], "quantise")))
-                fail_msg("%s, tensor %d: %u words in %u bytes, %zu in %zu by the formula", sparse[k], v, row.words, row.bytes, words, want);
+            if (row.words != words || row.bytes != want || row.how > 2 ||
+                (row.how == 1 && strstr(sparse[k], "=no") && !strstr(sparse[k], "quantise")))
+                fail_msg("%s, tensor %d: %u words in %u bytes, %zu in %zu by the formula",
+                         sparse[k], v, row.words, row.bytes, words, want);
             all += row.bytes;
         }
         assert_int_equal(r->len, all);
@@ -172,7 +214,8 @@ static void bad_values(void **state)
         const float bad = k % 2 ? NAN : INFINITY;
         memcpy(was, value, 4);
         memcpy(value, &bad, 4);
-        assert_int_equal(r->codec->decode(r->fresh, r->turn, r->msg, r->len, r->value), WEIR_INVALID);
+        assert_int_equal(r->codec->decode(r->fresh, r->turn, r->msg, r->len, r->value),
+                         WEIR_INVALID);
         memcpy(value, was, 4);
         assert_int_equal(r->codec->decode(r->fresh, r->turn, r->msg, r->len, r->value), WEIR_OK);
     }
@@ -183,8 +226,12 @@ static void bad_values(void **state)
 static void shortest_form(void **state)
 {
     static const size_t one[][2] = {{100, 300}};
-    static const struct { const char *spec; int how; } row[] = {
-        {"strom:density=0.25,ramp=0", 1}, {"strom:density=0.1,ramp=0", 1}, {"strom:density=0.05,ramp=0", 1}, {"strom:density=0.25,ramp=0,pack=none", 2}, {"strom:density=0.01,pack=none", 0}, {"strom:density=1,ramp=0", 2}};
+    static const struct {
+        const char *spec;
+        int how;
+    } row[] = {{"strom:density=0.25,ramp=0", 1},    {"strom:density=0.1,ramp=0", 1},
+               {"strom:density=0.05,ramp=0", 1},    {"strom:density=0.25,ramp=0,pack=none", 2},
+               {"strom:density=0.01,pack=none", 0}, {"strom:density=1,ramp=0", 2}};
 
     (void)state;
     for (size_t k = 0; k < sizeof row / sizeof *row; k++) {
@@ -202,7 +249,10 @@ static void shortest_form(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(fresh_instance), cmocka_unit_test(flipped_heads), cmocka_unit_test(wire_bytes), cmocka_unit_test(wire_bytes_of_many), cmocka_unit_test(wire_bytes_of_places), cmocka_unit_test(bad_values), cmocka_unit_test(shortest_form),
+        cmocka_unit_test(fresh_instance),       cmocka_unit_test(flipped_heads),
+        cmocka_unit_test(wire_bytes),           cmocka_unit_test(wire_bytes_of_many),
+        cmocka_unit_test(wire_bytes_of_places), cmocka_unit_test(bad_values),
+        cmocka_unit_test(shortest_form),
     };
 
     if (argc > 1)

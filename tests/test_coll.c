@@ -1,5 +1,6 @@
-/* The law of coll/: every collective in the list, in every world there is, on awkward numbers of ranks and lengths: exact sums, the same
- * bits on all ranks, messages and bytes as the formulas of coll.h say, and an end for everybody when one is lost. */
+/* The law of coll/: every collective in the list, in every world there is, on awkward numbers of
+ * ranks and lengths: exact sums, the same bits on all ranks, messages and bytes as the formulas of
+ * coll.h say, and an end for everybody when one is lost. */
 #include "help_ranks.h"
 #include "coll/coll.h"
 #include <setjmp.h>
@@ -10,12 +11,18 @@
 #include <cmocka.h>
 
 /* A world, and how many ranks it is asked for. */
-typedef struct world { const char *spec; int ranks; bool simulated; } world;
+typedef struct world {
+    const char *spec;
+    int ranks;
+    bool simulated;
+} world;
 
 static const world *in(void **state) { return *state; }
 
-/* Runs fn as `size` ranks; gives "" if all succeeded, else the sentence of the lowest rank whose error is not the loss of another. */
-static const char *run_ranks(const world *w, int size, weir_err (*fn)(weir_net *, void *), void *arg)
+/* Runs fn as `size` ranks; gives "" if all succeeded, else the sentence of the lowest rank whose
+ * error is not the loss of another. */
+static const char *run_ranks(const world *w, int size, weir_err (*fn)(weir_net *, void *),
+                             void *arg)
 {
     static char text[600];
     static ranks r;
@@ -38,7 +45,8 @@ static void all_well(const world *w, int size, weir_err (*fn)(weir_net *, void *
         fail_msg("%s, %d ranks: %s", w->spec, size, text);
 }
 
-/* ---- what is tested: all in the list, and some with small segments and windows, "to give some bugs a chance" ---- */
+/* ---- what is tested: all in the list, and some with small segments and windows, "to give some
+ * bugs a chance" ---- */
 
 enum { SPECS = 40 };
 static const char *spec[SPECS];
@@ -46,11 +54,19 @@ static int specs, listed;
 
 static void make_specs(void)
 {
-    static const char *const more[] = {"ring:segment=4096,window=3", "ring:segment=64,window=1", "halving:segment=4096,window=1",
-                                       "doubling:segment=1000,window=3", "blocks:segment=100,window=2", "tree:segment=4096,window=1",
-                                       "tree:segment=128,window=5", "hier:each=2,inner=ring,outer=doubling", "hier:each=1", "hier:each=4",
-                                       "hier:each=3,inner=[halving:segment=4096,window=2],outer=[ring:window=2,segment=100]",
-                                       "auto:measure=yes"};
+    static const char *const more[] = {
+        "ring:segment=4096,window=3",
+        "ring:segment=64,window=1",
+        "halving:segment=4096,window=1",
+        "doubling:segment=1000,window=3",
+        "blocks:segment=100,window=2",
+        "tree:segment=4096,window=1",
+        "tree:segment=128,window=5",
+        "hier:each=2,inner=ring,outer=doubling",
+        "hier:each=1",
+        "hier:each=4",
+        "hier:each=3,inner=[halving:segment=4096,window=2],outer=[ring:window=2,segment=100]",
+        "auto:measure=yes"};
 
     for (weir_plugs c = weir_colls; *c; c++)
         spec[specs++] = (*c)->name;
@@ -64,7 +80,8 @@ static void make_specs(void)
 #ifndef __has_feature
 #define __has_feature(x) 0
 #endif
-#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__ || __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__ || \
+    __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
 enum { SLOW = 1 }; /* a sanitizer has seen it all in less */
 #else
 enum { SLOW = 0 };
@@ -73,13 +90,17 @@ enum { LENGTHS = 8, LONG = 1000003, MIDDLE = 65537 };
 typedef struct matrix {
     const size_t *length;
     int lengths, from, to; /* specs from .. to - 1 */
-    float *want; /* the sums of `whole` */
+    float *want;           /* the sums of `whole` */
     uint64_t hash[SPECS][LENGTHS][RANKS_MAX];
 } matrix;
 
-/* small whole numbers, so that any order of summing is exact; and fractions, whose bits must still agree on all ranks */
+/* small whole numbers, so that any order of summing is exact; and fractions, whose bits must still
+ * agree on all ranks */
 static float whole(int rank, size_t i) { return (float)((i * 7 + (size_t)rank * 13) % 101) - 50; }
-static float broken(int rank, size_t i) { return (float)((i * 2654435761u + (size_t)rank * 40503u) % 100003 + 1) / 997.0f; }
+static float broken(int rank, size_t i)
+{
+    return (float)((i * 2654435761u + (size_t)rank * 40503u) % 100003 + 1) / 997.0f;
+}
 
 static uint64_t fold(const float *x, size_t n)
 {
@@ -105,7 +126,8 @@ typedef struct bench {
 
 static weir_err wrong(const bench *b, const char *verb, size_t n, size_t i)
 {
-    return weir_fail(WEIR_FAILED, "%s %s, %d ranks, %zu units: element %zu is wrong", b->spec, verb, b->g->size, n, i);
+    return weir_fail(WEIR_FAILED, "%s %s, %d ranks, %zu units: element %zu is wrong", b->spec, verb,
+                     b->g->size, n, i);
 }
 
 static weir_err check_sums(bench *b, size_t n, uint64_t *hash)
@@ -134,7 +156,8 @@ static weir_err check_doubles(bench *b, size_t n)
     return WEIR_OK;
 }
 
-/* Reduce-scatter leaves the all-reduce's own bits, piece by piece; all-gather brings them together. */
+/* Reduce-scatter leaves the all-reduce's own bits, piece by piece; all-gather brings them
+ * together. */
 static weir_err check_halves(bench *b, size_t n, uint64_t hash)
 {
     int p = b->g->size;
@@ -152,11 +175,15 @@ static weir_err check_halves(bench *b, size_t n, uint64_t hash)
             b->x[i] = -1e30f;
     WEIR_TRY(weir_allgather(&b->use, b->g, b->x, b->off, b->len));
     if (fold(b->x, n) != hash)
-        return weir_fail(WEIR_FAILED, "%s, %d ranks, %zu units: reduce-scatter and all-gather are not all-reduce", b->spec, p, n);
+        return weir_fail(
+            WEIR_FAILED,
+            "%s, %d ranks, %zu units: reduce-scatter and all-gather are not all-reduce", b->spec, p,
+            n);
     return WEIR_OK;
 }
 
-/* Lengths as unequal as can be, some of nothing, bytes that no unit divides; in a row, or apart and in another order. */
+/* Lengths as unequal as can be, some of nothing, bytes that no unit divides; in a row, or apart and
+ * in another order. */
 static weir_err check_gather(bench *b, size_t most, bool apart)
 {
     int p = b->g->size;
@@ -268,7 +295,8 @@ static void check_matrix(const world *w, int p, const size_t *length, int length
         for (int i = 0; i < m.lengths; i++)
             for (int r = 1; r < p; r++)
                 if (m.hash[s][i][r] != m.hash[s][i][0])
-                    fail_msg("%s, %d ranks, %zu units: rank %d has other bits than rank 0", spec[s], p, length[i], r);
+                    fail_msg("%s, %d ranks, %zu units: rank %d has other bits than rank 0", spec[s],
+                             p, length[i], r);
     free(m.want);
 }
 
@@ -301,10 +329,13 @@ static void long_sums(void **state)
 
 static int lg(int n) { return n > 1 ? 1 + lg(n / 2) : 0; }
 
-/* The formulas of coll.h: what member i of p sends in an all-reduce of `bytes`; false: told otherwise. */
-static bool formula(const char *name, int p, int i, uint64_t bytes, uint64_t *messages, uint64_t *sent)
+/* The formulas of coll.h: what member i of p sends in an all-reduce of `bytes`; false: told
+ * otherwise. */
+static bool formula(const char *name, int p, int i, uint64_t bytes, uint64_t *messages,
+                    uint64_t *sent)
 {
-    uint64_t q = (uint64_t)1 << lg(p), r = (uint64_t)p - q, l = (uint64_t)lg(p), halves = 2 * (q - 1) * bytes / q;
+    uint64_t q = (uint64_t)1 << lg(p), r = (uint64_t)p - q, l = (uint64_t)lg(p),
+             halves = 2 * (q - 1) * bytes / q;
     bool folds = (uint64_t)i < 2 * r, away = folds && i % 2 == 0;
 
     if (!strcmp(name, "ring")) {
@@ -332,7 +363,11 @@ static bool formula(const char *name, int p, int i, uint64_t bytes, uint64_t *me
     return true;
 }
 
-typedef struct counts { const char *name; size_t units; uint64_t messages[RANKS_MAX], sent[RANKS_MAX]; } counts;
+typedef struct counts {
+    const char *name;
+    size_t units;
+    uint64_t messages[RANKS_MAX], sent[RANKS_MAX];
+} counts;
 
 static weir_err count_rank(weir_net *net, void *arg)
 {
@@ -363,7 +398,8 @@ static void costs(void **state)
 
     for (int p = 1; p <= in(state)->ranks; p++)
         for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
-            counts c = {.name = names[k], .units = (size_t)p << (lg(p) + 4)}; /* pieces of p, of q and of 2 are equal */
+            /* pieces of p, of q and of 2 are equal */
+            counts c = {.name = names[k], .units = (size_t)p << (lg(p) + 4)};
             uint64_t bytes = 4 * c.units, messages, sent, all_messages = 0, all_sent = 0;
             all_well(in(state), p, count_rank, &c);
             for (int i = 0; i < p; i++) {
@@ -399,7 +435,10 @@ static void add_and_die(void *to, const void *from, size_t n)
 static const weir_sum last_sum = {sizeof(float), add_and_die};
 
 enum { VICTIM = 1, LOST_UNITS = 400000 };
-typedef struct losing { const char *spec; int verb; } losing;
+typedef struct losing {
+    const char *spec;
+    int verb;
+} losing;
 
 static weir_err lose_with(const losing *l, weir_group *g, weir_coll_use *use, float *x)
 {
@@ -421,7 +460,8 @@ static weir_err lose_with(const losing *l, weir_group *g, weir_coll_use *use, fl
         return weir_reduce_scatter(use, g, x, LOST_UNITS, dies ? &last_sum : &weir_sum_f32);
     if (dies)
         return WEIR_FAILED;
-    return l->verb == 2 ? weir_allgather(use, g, x, off, len) : weir_broadcast(use, g, VICTIM, x, LOST_UNITS * 4);
+    return l->verb == 2 ? weir_allgather(use, g, x, off, len)
+                        : weir_broadcast(use, g, VICTIM, x, LOST_UNITS * 4);
 }
 
 static weir_err lose_rank(weir_net *net, void *arg)
@@ -443,18 +483,31 @@ static weir_err lose_rank(weir_net *net, void *arg)
 
 static void losses(void **state)
 {
-    static const char *const some[] = {"ring:segment=4096,window=4", "halving:segment=4096", "doubling:segment=4096", "blocks:segment=4096",
-                                       "tree:segment=4096", "hier:each=2,inner=[ring:segment=4096],outer=[halving:segment=4096]"}; /* shm, and auto that takes it: test_shm.c */
+    static const char *const some[] = {
+        "ring:segment=4096,window=4",
+        "halving:segment=4096",
+        "doubling:segment=4096",
+        "blocks:segment=4096",
+        "tree:segment=4096",
+        "hier:each=2,inner=[ring:segment=4096],outer=[halving:segment=4096]"}; /* shm, and auto that
+                                                                                  takes it:
+                                                                                  test_shm.c */
     static ranks r;
 
     for (size_t s = 0; s < sizeof some / sizeof *some; s++)
         for (int verb = 0; verb < 4; verb++) {
             losing l = {some[s], verb};
-            r = (ranks){.net = in(state)->spec, .size = 5, .timeout = 20, .stall = 100, .fn = lose_rank, .arg = &l};
+            r = (ranks){.net = in(state)->spec,
+                        .size = 5,
+                        .timeout = 20,
+                        .stall = 100,
+                        .fn = lose_rank,
+                        .arg = &l};
             ranks_run(&r);
             for (int i = 0; i < r.size; i++)
                 if (r.err[i] != (i == VICTIM ? WEIR_FAILED : WEIR_LOST))
-                    fail_msg("%s, verb %d: rank %d ended with %s: %s", some[s], verb, i, weir_err_name(r.err[i]), r.why[i]);
+                    fail_msg("%s, verb %d: rank %d ended with %s: %s", some[s], verb, i,
+                             weir_err_name(r.err[i]), r.why[i]);
         }
 }
 
@@ -492,7 +545,12 @@ static void misfits(void **state)
             int told = 0;
             if (!strcmp(spec[s], "mpi")) /* MPI does not tell */
                 continue;
-            r = (ranks){.net = in(state)->spec, .size = 4, .timeout = 20, .stall = 100, .fn = misfit_rank, .arg = &l};
+            r = (ranks){.net = in(state)->spec,
+                        .size = 4,
+                        .timeout = 20,
+                        .stall = 100,
+                        .fn = misfit_rank,
+                        .arg = &l};
             ranks_run(&r);
             for (int i = 0; i < r.size; i++)
                 told += r.err[i] == WEIR_MISFIT;
@@ -534,17 +592,17 @@ static weir_err group_rank(weir_net *net, void *arg)
     return err;
 }
 
-static void groups(void **state)
-{
-    all_well(in(state), 6, group_rank, NULL);
-}
+static void groups(void **state) { all_well(in(state), 6, group_rank, NULL); }
 
-static weir_err fails(const char *wrong_spec, const weir_group *g, weir_arena *a, weir_err code, const char *says)
+static weir_err fails(const char *wrong_spec, const weir_group *g, weir_arena *a, weir_err code,
+                      const char *says)
 {
     weir_coll_use use;
 
     CHECK(weir_coll_open(wrong_spec, g, a, &use) == code);
-    return strstr(weir_why_text(), says) ? WEIR_OK : weir_fail(WEIR_FAILED, "%s: \"%s\" was not said", wrong_spec, says);
+    return strstr(weir_why_text(), says)
+               ? WEIR_OK
+               : weir_fail(WEIR_FAILED, "%s: \"%s\" was not said", wrong_spec, says);
 }
 
 static weir_err open_rank(weir_net *net, void *arg)
@@ -556,16 +614,19 @@ static weir_err open_rank(weir_net *net, void *arg)
 
     WEIR_TRY(weir_group_all(net, a, &g));
     WEIR_TRY(weir_group_make(net, 1, &(int){weir_net_rank(net)}, 1, a, &one));
-    WEIR_TRY(fails("star", &g, a, WEIR_USAGE, "there is no collective 'star'; there is auto, ring"));
+    WEIR_TRY(
+        fails("star", &g, a, WEIR_USAGE, "there is no collective 'star'; there is auto, ring"));
     WEIR_TRY(fails("hier:inner=star", &g, a, WEIR_USAGE, "'star'"));
     WEIR_TRY(fails("hier:outer=[ring:segmnt=4,window=2]", &g, a, WEIR_USAGE, "'segmnt'"));
     WEIR_TRY(fails("hier:inner=[ring", &g, a, WEIR_USAGE, "'[ring'"));
     WEIR_TRY(fails("tree:window=0", &g, a, WEIR_USAGE, "window=0"));
     /* what was opened for one group does not quietly serve another */
     WEIR_TRY(weir_coll_open("hier", &one, a, &use));
-    CHECK(weir_allreduce(&use, &g, x, 2, &weir_sum_f32) == WEIR_MISFIT && strstr(weir_why_text(), "open it anew"));
+    CHECK(weir_allreduce(&use, &g, x, 2, &weir_sum_f32) == WEIR_MISFIT &&
+          strstr(weir_why_text(), "open it anew"));
     WEIR_TRY(weir_coll_open("auto", &one, a, &use));
-    CHECK(weir_allreduce(&use, &g, x, 2, &weir_sum_f32) == WEIR_MISFIT && strstr(weir_why_text(), "open it anew"));
+    CHECK(weir_allreduce(&use, &g, x, 2, &weir_sum_f32) == WEIR_MISFIT &&
+          strstr(weir_why_text(), "open it anew"));
     return WEIR_OK;
 }
 
@@ -579,10 +640,7 @@ static weir_err open_in_arena(weir_net *net, void *arg)
     return err;
 }
 
-static void opening(void **state)
-{
-    all_well(in(state), 2, open_in_arena, NULL);
-}
+static void opening(void **state) { all_well(in(state), 2, open_in_arena, NULL); }
 
 /* The fixed table: fewest steps for little, fewest bytes for much, something that fits for all. */
 static weir_err pick_rank(weir_net *net, void *arg)
@@ -596,14 +654,18 @@ static weir_err pick_rank(weir_net *net, void *arg)
     (void)arg;
     form.shm = false;
     for (int bit = 0; bit < 34 && !err; bit++)
-        err = weir_plug_find(weir_colls, "collective", weir_coll_pick(&g, &form, (size_t)1 << bit), &plug);
+        err = weir_plug_find(weir_colls, "collective", weir_coll_pick(&g, &form, (size_t)1 << bit),
+                             &plug);
     if (!err && strcmp(weir_coll_pick(&g, &form, 64), "doubling"))
-        err = weir_fail(WEIR_FAILED, "%d ranks: %s for 64 bytes", g.size, weir_coll_pick(&g, &form, 64));
+        err = weir_fail(WEIR_FAILED, "%d ranks: %s for 64 bytes", g.size,
+                        weir_coll_pick(&g, &form, 64));
     if (!err && strcmp(weir_coll_pick(&g, &form, 1 << 30), "ring"))
-        err = weir_fail(WEIR_FAILED, "%d ranks: %s for a GiB", g.size, weir_coll_pick(&g, &form, 1 << 30));
+        err = weir_fail(WEIR_FAILED, "%d ranks: %s for a GiB", g.size,
+                        weir_coll_pick(&g, &form, 1 << 30));
     form.apart = form.shared = true;
     if (!err && strcmp(weir_coll_pick(&g, &form, 1 << 20), "hier"))
-        err = weir_fail(WEIR_FAILED, "%d ranks on some machines: %s", g.size, weir_coll_pick(&g, &form, 1 << 20));
+        err = weir_fail(WEIR_FAILED, "%d ranks on some machines: %s", g.size,
+                        weir_coll_pick(&g, &form, 1 << 20));
     weir_arena_free(a);
     return err;
 }
@@ -634,7 +696,8 @@ static weir_err dry_rank(weir_net *net, void *arg)
         if ((err = weir_coll_open(spec[s], &g, a, &use)) == WEIR_MISFIT && !(err = WEIR_OK))
             continue;
         if (!err && !(err = weir_allreduce(&use, &g, NULL, 100000, &weir_sum_f32)) &&
-            !(err = weir_reduce_scatter(&use, &g, NULL, 100000, &weir_sum_f32)) && !(err = weir_allgather(&use, &g, NULL, off, len)) &&
+            !(err = weir_reduce_scatter(&use, &g, NULL, 100000, &weir_sum_f32)) &&
+            !(err = weir_allgather(&use, &g, NULL, off, len)) &&
             !(err = weir_broadcast(&use, &g, g.size - 1, NULL, 100000)))
             err = weir_barrier(&use, &g);
     }
@@ -663,9 +726,21 @@ static void machines(void **state)
 /* Every test in every world there is: `test_coll [FILTER]`. */
 int main(int argc, char **argv)
 {
-    static const struct { const char *name; CMUnitTestFunction fn; bool simulated; } kinds[] = {
-        {"opening", opening}, {"picks", picks}, {"costs", costs}, {"groups", groups}, {"misfits", misfits}, {"losses", losses},
-        {"sums", sums}, {"small_segments", small_segments}, {"long_sums", long_sums}, {"dry", dry, true}, {"machines", machines, true}};
+    static const struct {
+        const char *name;
+        CMUnitTestFunction fn;
+        bool simulated;
+    } kinds[] = {{"opening", opening},
+                 {"picks", picks},
+                 {"costs", costs},
+                 {"groups", groups},
+                 {"misfits", misfits},
+                 {"losses", losses},
+                 {"sums", sums},
+                 {"small_segments", small_segments},
+                 {"long_sums", long_sums},
+                 {"dry", dry, true},
+                 {"machines", machines, true}};
     enum { KINDS = sizeof kinds / sizeof *kinds };
     static world worlds[] = {{"zmq", 8, false}, {"sim", 17, true}};
     static struct CMUnitTest tests[2 * KINDS];
@@ -675,7 +750,8 @@ int main(int argc, char **argv)
 
     make_specs();
 #if defined __SANITIZE_THREAD__ || __has_feature(thread_sanitizer)
-    const size_t some = 1; /* a simulated world is one thread: there is nothing to race, and much to wait for */
+    const size_t some =
+        1; /* a simulated world is one thread: there is nothing to race, and much to wait for */
 #else
     const size_t some = 2;
 #endif
@@ -684,7 +760,9 @@ int main(int argc, char **argv)
             if (kinds[k].simulated && !worlds[w].simulated)
                 continue;
             snprintf(names[n], sizeof names[n], "%s_%s", worlds[w].spec, kinds[k].name);
-            tests[n] = (struct CMUnitTest){.name = names[n], .test_func = kinds[k].fn, .initial_state = &worlds[w]};
+            tests[n] = (struct CMUnitTest){.name = names[n],
+                                           .test_func = kinds[k].fn,
+                                           .initial_state = &worlds[w]};
             n++;
         }
     if (argc > 1)

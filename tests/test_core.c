@@ -59,7 +59,8 @@ static void long_errors_are_cut_not_spilled(void **state)
     assert_memory_equal(weir_why_text(), "front: xxx", 10);
     weir_fail(WEIR_FAILED, "why");
     weir_fail_in(WEIR_FAILED, "%s", words);
-    assert_non_null(strstr(weir_why_text(), "x: why")); /* the cause is not pushed out by what stands before it */
+    /* the cause is not pushed out by what stands before it */
+    assert_non_null(strstr(weir_why_text(), "x: why"));
 }
 
 static void tasks_have_slots_of_their_own(void **state)
@@ -86,7 +87,8 @@ static void codes_have_names_and_exits(void **state)
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         assert_string_not_equal(weir_err_name((weir_err)all[i]), "unknown");
         for (size_t k = 0; k < i; k++)
-            assert_string_not_equal(weir_err_name((weir_err)all[i]), weir_err_name((weir_err)all[k]));
+            assert_string_not_equal(weir_err_name((weir_err)all[i]),
+                                    weir_err_name((weir_err)all[k]));
         assert_int_equal(weir_err_exit((weir_err)all[i]), all[i] < 100 ? all[i] : 1);
     }
 }
@@ -146,7 +148,8 @@ static void the_log_obeys_level_and_parts(void **state)
     weir_log(WEIR_LOG_INFO, "net", "hidden");
     release_stderr(text, sizeof text);
     assert_non_null(strstr(text, "weir: warning: the variable WEIR_NOBODY is not known"));
-    assert_non_null(strstr(text, "\nweir: rank 2: net: shown 1\nweir: rank 2: warning: careful\nweir: rank 2: broken\nweir: rank 2: yyy"));
+    assert_non_null(strstr(text, "\nweir: rank 2: net: shown 1\nweir: rank 2: warning: "
+                                 "careful\nweir: rank 2: broken\nweir: rank 2: yyy"));
     assert_non_null(strstr(text, "yyy\nweir: rank 2: warning: WEIR_DEBUG=loud"));
     assert_null(strstr(text, "hidden"));
     assert_true(weir_log_on(WEIR_LOG_WARN, "net") && !weir_log_on(WEIR_LOG_INFO, "net"));
@@ -242,8 +245,11 @@ static void json_is_compact_and_in_order(void **state)
     char *text = weir_json_text(j);
 
     (void)state;
-    assert_string_equal(text, "{\"event\":\"step \\\"1\\\"\\n\",\"a\":-9223372036854775808,\"real\":0.100000001,\"none\":null,\"yes\":true,"
-                              "\"path\":\"caf\xc3\xa9\",\"bad\":\"caf?\",\"list\":[7,-8]}");
+    assert_string_equal(
+        text,
+        "{\"event\":\"step "
+        "\\\"1\\\"\\n\",\"a\":-9223372036854775808,\"real\":0.100000001,\"none\":null,\"yes\":true,"
+        "\"path\":\"caf\xc3\xa9\",\"bad\":\"caf?\",\"list\":[7,-8]}");
     free(text);
     weir_json_free(j);
     weir_json_free(NULL);
@@ -277,8 +283,9 @@ static void json_reads_what_it_wrote(void **state)
     assert_int_equal(weir_json_length(weir_json_get(k, "list")), 2);
     assert_true(weir_json_int_at(weir_json_get(k, "list"), 1, &i) && i == -8);
     /* what is not there, or of another kind */
-    assert_false(weir_json_int_at(weir_json_get(k, "list"), 2, &i) || weir_json_get_int(k, "real", &i) ||
-                 weir_json_get_text(k, "a", &word) || weir_json_get_real(k, "none", &x) || weir_json_get_int(k, "x", &i));
+    assert_false(weir_json_int_at(weir_json_get(k, "list"), 2, &i) ||
+                 weir_json_get_int(k, "real", &i) || weir_json_get_text(k, "a", &word) ||
+                 weir_json_get_real(k, "none", &x) || weir_json_get_int(k, "x", &i));
     assert_null(weir_json_get(k, "x"));
     assert_int_equal(weir_json_length(weir_json_get(k, "x")), 0);
     assert_int_equal(weir_json_each(k, count_keys, &n), WEIR_STALE);
@@ -290,17 +297,27 @@ static void json_reads_what_it_wrote(void **state)
 
 static void hostile_json_is_invalid(void **state)
 {
-    static const char *const bad[] = {"", "{", "{\"a\":1,\"a\":2}", "{} x", "{\"a\":1e999}", "{\"a\":99999999999999999999}",
-                                      "{\"a\":\"\\u0000\"}", "{\"\xff\":1}", "7", "{\"a\":\"\001\"}"};
+    static const char *const bad[] = {"",
+                                      "{",
+                                      "{\"a\":1,\"a\":2}",
+                                      "{} x",
+                                      "{\"a\":1e999}",
+                                      "{\"a\":99999999999999999999}",
+                                      "{\"a\":\"\\u0000\"}",
+                                      "{\"\xff\":1}",
+                                      "7",
+                                      "{\"a\":\"\001\"}"};
     static const char words[] = "[\"\\\"[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[\"]";
     static char deep[100001];
     weir_json *j = NULL;
 
     (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-        check_fails(weir_json_parse(bad[i], strlen(bad[i]), "file.json", &j), WEIR_INVALID, "file.json: not valid JSON: line 1");
+        check_fails(weir_json_parse(bad[i], strlen(bad[i]), "file.json", &j), WEIR_INVALID,
+                    "file.json: not valid JSON: line 1");
     memset(deep, '[', 100000);
-    check_fails(weir_json_parse(deep, 100000, "deep", &j), WEIR_INVALID, "deep: JSON nested deeper");
+    check_fails(weir_json_parse(deep, 100000, "deep", &j), WEIR_INVALID,
+                "deep: JSON nested deeper");
     assert_null(j);
     memset(deep, '[', 32), memset(deep + 32, ']', 32);
     assert_int_equal(weir_json_parse(deep, 64, "deep", &j), WEIR_OK);
@@ -350,7 +367,8 @@ static const weir_opt options[] = {
     {"rate", WEIR_OPT_REAL, offsetof(thing, rate), "0.1", "how fast", 0, 1e30, NULL, false, false},
     {"fast", WEIR_OPT_BOOL, offsetof(thing, fast), "no", "whether", 0, 0, NULL, false, false},
     {"dir", WEIR_OPT_TEXT, offsetof(thing, dir), NULL, "where", 0, 0, NULL, true, false},
-    {"mode", WEIR_OPT_CHOICE, offsetof(thing, mode), "two", "which", 0, 0, "one|two|three", false, false},
+    {"mode", WEIR_OPT_CHOICE, offsetof(thing, mode), "two", "which", 0, 0, "one|two|three", false,
+     false},
     {"rest", WEIR_OPT_TEXT, offsetof(thing, rest), "", "what is left", 0, 0, NULL, false, true},
     {0},
 };
@@ -373,9 +391,11 @@ static void specs_fill_options(void **state)
 
     (void)state;
     assert_int_equal(make("thing", a, &t), WEIR_OK);
-    assert_true(t->count == 3 && t->rate == 0.1 && !t->fast && !t->dir && t->mode == 1 && !strcmp(t->rest, ""));
+    assert_true(t->count == 3 && t->rate == 0.1 && !t->fast && !t->dir && t->mode == 1 &&
+                !strcmp(t->rest, ""));
     assert_int_equal(make("thing:/data,count=1000,rate=1e-3,fast=yes,mode=three", a, &t), WEIR_OK);
-    assert_true(t->count == 1000 && t->rate == 1e-3 && t->fast && !strcmp(t->dir, "/data") && t->mode == 2);
+    assert_true(t->count == 1000 && t->rate == 1e-3 && t->fast && !strcmp(t->dir, "/data") &&
+                t->mode == 2);
     assert_int_equal(make("thing:dir=a:b=c,rest=x,y=z,count=9", a, &t), WEIR_OK);
     assert_string_equal(t->dir, "a:b=c");
     assert_string_equal(t->rest, "x,y=z,count=9");
@@ -408,7 +428,8 @@ static void bad_specs_name_what_is_known(void **state)
         {"thing:mode=one|two", "one of one|two|three"},
         {"thing:mode=", "one of"},
         {"thing:=5", "no option ''"},
-        {"thing:one:size=3", "no option 'one:size'; it has count, rate, fast, dir, mode, rest (what has options of its own stands in brackets"},
+        {"thing:one:size=3", "no option 'one:size'; it has count, rate, fast, dir, mode, rest "
+                             "(what has options of its own stands in brackets"},
     };
     static char hostile[9000];
     weir_arena *a = weir_arena_new();
@@ -418,7 +439,8 @@ static void bad_specs_name_what_is_known(void **state)
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         check_fails(make(bad[i][0], a, &t), WEIR_USAGE, bad[i][1]);
     memset(hostile, 'h', sizeof hostile - 1);
-    check_fails(make(hostile, a, &t), WEIR_USAGE, "there is thing, bare"); /* also behind a word of 9000 letters */
+    /* also behind a word of 9000 letters */
+    check_fails(make(hostile, a, &t), WEIR_USAGE, "there is thing, bare");
     memcpy(hostile, "thing:", 6);
     hostile[4000] = '=';
     check_fails(make(hostile, a, &t), WEIR_USAGE, "it has count");
@@ -447,20 +469,29 @@ static void values_are_shown_as_written(void **state)
     assert_true(u.rate == t.rate);
     t.mode = 99;
     weir_opt_show(options + 4, &t, text, sizeof text);
-    check_fails(weir_opt_set(options, "it", "nope", "1", a, &t), WEIR_USAGE, "it: there is no option 'nope'");
+    check_fails(weir_opt_set(options, "it", "nope", "1", a, &t), WEIR_USAGE,
+                "it: there is no option 'nope'");
     weir_arena_free(a);
 }
 
 static void times_and_rates_have_units(void **state)
 {
-    struct { double t, r; } x;
+    struct {
+        double t, r;
+    } x;
     const weir_opt units[] = {{"t", WEIR_OPT_TIME, 0, "2", "a time", .min = 0, .max = 100},
-                              {"r", WEIR_OPT_RATE, sizeof(double), "1G", "a rate", .min = 1, .max = 1e15},
+                              {"r", WEIR_OPT_RATE, sizeof(double), "1G", "a rate", .min = 1,
+                               .max = 1e15},
                               {0}};
-    static const struct { const char *key, *value; double is; } good[] = {
-        {"t", "30", 30}, {"t", "2.5s", 2.5}, {"t", "50us", 50e-6}, {"t", "80ns", 80e-9}, {"t", "7ms", 7e-3},
-        {"r", "9600", 9600}, {"r", "56k", 56e3}, {"r", "2.5G", 2.5e9}, {"r", "100M", 1e8}, {"r", "1T", 1e12}};
-    static const char *const bad[][2] = {{"t", "5m"}, {"t", "us"}, {"t", "-1s"}, {"t", "101"}, {"t", "nan"}, {"r", "1g"}, {"r", "0.5"}, {"r", "1 G"}, {"r", ""}};
+    static const struct {
+        const char *key, *value;
+        double is;
+    } good[] = {{"t", "30", 30},    {"t", "2.5s", 2.5},  {"t", "50us", 50e-6}, {"t", "80ns", 80e-9},
+                {"t", "7ms", 7e-3}, {"r", "9600", 9600}, {"r", "56k", 56e3},   {"r", "2.5G", 2.5e9},
+                {"r", "100M", 1e8}, {"r", "1T", 1e12}};
+    static const char *const bad[][2] = {{"t", "5m"},  {"t", "us"},  {"t", "-1s"},
+                                         {"t", "101"}, {"t", "nan"}, {"r", "1g"},
+                                         {"r", "0.5"}, {"r", "1 G"}, {"r", ""}};
     weir_arena *a = weir_arena_new();
     char text[40];
 
@@ -496,12 +527,15 @@ static void plugs_are_listed(void **state)
 
 static void the_check_finds_bad_tables(void **state)
 {
-    const weir_opt outside[] = {{.name = "o", .kind = WEIR_OPT_INT, .at = 4, .standard = "1", .help = "h"}, {0}};
-    const weir_opt wrong[] = {{.name = "o", .kind = WEIR_OPT_INT, .standard = "x", .help = "h"}, {0}};
+    const weir_opt outside[] = {
+        {.name = "o", .kind = WEIR_OPT_INT, .at = 4, .standard = "1", .help = "h"}, {0}};
+    const weir_opt wrong[] = {{.name = "o", .kind = WEIR_OPT_INT, .standard = "x", .help = "h"},
+                              {0}};
     const weir_opt twice[] = {{.name = "o", .kind = WEIR_OPT_INT, .standard = "1", .help = "h"},
                               {.name = "o", .kind = WEIR_OPT_INT, .standard = "1", .help = "h"},
                               {0}};
-    const weir_opt wordless[] = {{.name = "o", .kind = WEIR_OPT_CHOICE, .standard = "1", .help = "h"}, {0}};
+    const weir_opt wordless[] = {
+        {.name = "o", .kind = WEIR_OPT_CHOICE, .standard = "1", .help = "h"}, {0}};
     const weir_opt *const bad[] = {outside, wrong, twice, wordless};
     const weir_plug *const doubled[] = {&whole, &bare, &whole, NULL};
 
@@ -518,7 +552,8 @@ static void the_check_finds_bad_tables(void **state)
 
 static char last_name[300];
 static size_t last_at, last_whole;
-static weir_err note_range(weir_io *io, const char *name, float *x, size_t at, size_t n, size_t whole, weir_keep keep)
+static weir_err note_range(weir_io *io, const char *name, float *x, size_t at, size_t n,
+                           size_t whole, weir_keep keep)
 {
     (void)io, (void)x, (void)n, (void)keep;
     snprintf(last_name, sizeof last_name, "%s", name);
@@ -544,15 +579,18 @@ static void state_names_grow_and_shrink(void **state)
     assert_string_equal(last_name, "optim.conv1.weight.momentum");
     assert_int_equal(weir_io_range(&io, "half", &x, 9, 1, 10, WEIR_KEEP_SAME), WEIR_OK);
     assert_true(last_at == 9 && last_whole == 10);
-    check_fails(weir_io_range(&io, "half", &x, 10, 1, 10, WEIR_KEEP_SAME), WEIR_FAILED, "conv1.weight.half");
-    check_fails(weir_io_range(&io, "half", &x, 2, SIZE_MAX - 1, 10, WEIR_KEEP_SAME), WEIR_FAILED, "do not fit");
+    check_fails(weir_io_range(&io, "half", &x, 10, 1, 10, WEIR_KEEP_SAME), WEIR_FAILED,
+                "conv1.weight.half");
+    check_fails(weir_io_range(&io, "half", &x, 2, SIZE_MAX - 1, 10, WEIR_KEEP_SAME), WEIR_FAILED,
+                "do not fit");
     weir_io_out(&io, b);
     assert_int_equal(weir_io_u64(&io, "steps", &u, WEIR_KEEP_SAME), WEIR_OK);
     assert_string_equal(last_name, "optim.steps");
     weir_io_out(&io, a);
     assert_string_equal(io.prefix, "");
     memset(part, 'p', sizeof part - 1), part[sizeof part - 1] = 0;
-    a = weir_io_in(&io, part), b = weir_io_in(&io, part); /* does not fit: no name may be cut short in silence */
+    /* does not fit: no name may be cut short in silence */
+    a = weir_io_in(&io, part), b = weir_io_in(&io, part);
     check_fails(weir_io_floats(&io, "m", &x, 1, WEIR_KEEP_SAME), WEIR_FAILED, "too long");
     weir_io_out(&io, b);
     assert_int_equal(weir_io_floats(&io, "m", &x, 1, WEIR_KEEP_SAME), WEIR_OK);
@@ -576,7 +614,8 @@ int main(void)
         cmocka_unit_test(specs_fill_options),
         cmocka_unit_test(bad_specs_name_what_is_known),
         cmocka_unit_test(values_are_shown_as_written),
-        cmocka_unit_test(times_and_rates_have_units), cmocka_unit_test(plugs_are_listed),
+        cmocka_unit_test(times_and_rates_have_units),
+        cmocka_unit_test(plugs_are_listed),
         cmocka_unit_test(the_check_finds_bad_tables),
         cmocka_unit_test(state_names_grow_and_shrink),
     };

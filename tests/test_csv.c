@@ -1,4 +1,5 @@
-/* test_csv.c - tables: rows to parts, columns to mean 0 and deviation 1, and every way in which a table is none. */
+/* test_csv.c - tables: rows to parts, columns to mean 0 and deviation 1, and every way in which a
+ * table is none. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,7 +7,10 @@
 
 enum { ROWS = 40, COLS = 3 };
 
-static double cell(int row, int col) { return col == 0 ? row * 1.5 - 7 : col == 1 ? (row * 13 % 17) * 1e3 : row * row * 0.25 + 100; }
+static double cell(int row, int col)
+{
+    return col == 0 ? row * 1.5 - 7 : col == 1 ? (row * 13 % 17) * 1e3 : row * row * 0.25 + 100;
+}
 
 static void write_table(const char *name, const char *head, const char *line_end)
 {
@@ -14,11 +18,13 @@ static void write_table(const char *name, const char *head, const char *line_end
     size_t n = (size_t)snprintf(text, sizeof text, "%s", head);
 
     for (int r = 0; r < ROWS; r++)
-        n += (size_t)snprintf(text + n, sizeof text - n, "%.17g,%.17g,%.17g%s", cell(r, 0), cell(r, 1), cell(r, 2), line_end);
+        n += (size_t)snprintf(text + n, sizeof text - n, "%.17g,%.17g,%.17g%s", cell(r, 0),
+                              cell(r, 1), cell(r, 2), line_end);
     idx_text(name, text);
 }
 
-/* Which row of the table each sample is, the training part's first: column 0 rises with the row, so that its rank tells. */
+/* Which row of the table each sample is, the training part's first: column 0 rises with the row, so
+ * that its rank tells. */
 static void find_rows(const weir_data_use *use, int row[ROWS])
 {
     float first[ROWS];
@@ -67,7 +73,8 @@ static void columns_are_standardised_by_the_training_rows(void **unused)
 
     write_table("t.csv", "a,b,y\n", "\n");
     assert_int_equal(idx_open("csv:%s/t.csv", 0, &use), WEIR_OK);
-    assert_true(use.facts.target == WEIR_VALUES && use.facts.classes == 1 && use.facts.dims == 1 && use.facts.dim[0] == 2);
+    assert_true(use.facts.target == WEIR_VALUES && use.facts.classes == 1 && use.facts.dims == 1 &&
+                use.facts.dim[0] == 2);
     assert_true(use.facts.count[WEIR_TRAIN] == 36 && use.facts.count[WEIR_TEST] == 4);
     find_rows(&use, row);
     check_target(&use, row);
@@ -86,7 +93,8 @@ static void columns_are_standardised_by_the_training_rows(void **unused)
 
 static void the_seed_chooses_the_test_rows(void **unused)
 {
-    static const char *const spec[] = {"csv:%s/t.csv,test=0.5", "csv:%s/t.csv,test=0.5", "csv:%s/t.csv,test=0.5,seed=1"};
+    static const char *const spec[] = {"csv:%s/t.csv,test=0.5", "csv:%s/t.csv,test=0.5",
+                                       "csv:%s/t.csv,test=0.5,seed=1"};
     weir_data_use use;
     int row[3][ROWS], same = 0;
     (void)unused;
@@ -111,7 +119,8 @@ static void the_seed_chooses_the_test_rows(void **unused)
 /* A header or none, \r\n, blank lines, spaces, quotes, gzip: the same numbers. */
 static void the_same_table_in_other_clothes(void **unused)
 {
-    static const char *const head[] = {"", "a,b,y\n", "\"a, the first\",\"b \"\"x\"\"\", y \r\n", "\n \n", "\357\273\277a,b,y\n"};
+    static const char *const head[] = {"", "a,b,y\n", "\"a, the first\",\"b \"\"x\"\"\", y \r\n",
+                                       "\n \n", "\357\273\277a,b,y\n"};
     weir_data_use plain, use;
     (void)unused;
 
@@ -154,7 +163,9 @@ static void equal_columns_become_zero(void **unused)
 
 static void what_is_no_table_is_refused_with_its_place(void **unused)
 {
-    static const struct { const char *text, *words; } bad[] = {
+    static const struct {
+        const char *text, *words;
+    } bad[] = {
         {"", "it is empty"},
         {"\n\n \n", "it is empty"},
         {"a,b\n", "a header and no rows"},
@@ -174,7 +185,8 @@ static void what_is_no_table_is_refused_with_its_place(void **unused)
         {"1,2\n1,1e\n", "line 2, column 2: '1e'"},
         {"1,2\n1,1 2\n", "line 2, column 2: '1 2'"},
         {"1,2\n1,\"2\n", "line 2, column 2: '\"2'"},
-        {"1,2\n1,1111111111111111111111111111111111111111111111111111111111111111\n", "line 2, column 2: '1111"},
+        {"1,2\n1,1111111111111111111111111111111111111111111111111111111111111111\n",
+         "line 2, column 2: '1111"},
     };
     (void)unused;
 

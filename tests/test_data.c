@@ -1,4 +1,5 @@
-/* test_data.c - IDX files, good ones of every kind and damaged ones of every kind, written here; sets by name; made-up pictures. */
+/* test_data.c - IDX files, good ones of every kind and damaged ones of every kind, written here;
+ * sets by name; made-up pictures. */
 #include "core/file.h"
 #include "data/data.h"
 #include <math.h>
@@ -47,7 +48,8 @@ static void bytes_are_read_and_standardised(void **unused)
     get_all(&use, WEIR_TRAIN, &batch);
     for (int i = 0; i < 24; i++)
         assert_float_equal(batch.x[i], (idx_ramp[i] / 255.0 - mean) / deviation, 1e-6);
-    assert_true(batch.label[0] == 0 && batch.label[1] == 2 && batch.label[2] == 1 && batch.label[3] == 3);
+    assert_true(batch.label[0] == 0 && batch.label[1] == 2 && batch.label[2] == 1 &&
+                batch.label[3] == 3);
     get_all(&use, WEIR_TEST, &batch);
     for (int i = 0; i < 12; i++)
         assert_float_equal(batch.x[i], (idx_ramp[12 + i] / 255.0 - mean) / deviation, 1e-6);
@@ -98,14 +100,16 @@ static void other_types_and_shapes_are_read(void **unused)
         for (int i = 0; i < 12; i++)
             value[i] = kind ? bits((float)i * 1e30f) : (uint32_t)(i * 100000000 - 600000000);
         for (int part = 0; part < 2; part++) {
-            idx_save(part ? "t10k-images-idx3-ubyte" : "train-images-idx3-ubyte", kind ? 0x0D : 0x0C, kind ? 4 : 2,
-                       kind ? pictures : vectors, value, 12);
-            idx_save(part ? "t10k-labels-idx1-ubyte" : "train-labels-idx1-ubyte", 0x0C, 1, vectors, label, 3);
+            idx_save(part ? "t10k-images-idx3-ubyte" : "train-images-idx3-ubyte",
+                     kind ? 0x0D : 0x0C, kind ? 4 : 2, kind ? pictures : vectors, value, 12);
+            idx_save(part ? "t10k-labels-idx1-ubyte" : "train-labels-idx1-ubyte", 0x0C, 1, vectors,
+                     label, 3);
         }
         assert_int_equal(try_open("", &use), WEIR_OK);
         assert_int_equal(use.facts.classes, 700001);
         assert_int_equal(use.facts.dims, kind ? 3 : 1);
-        assert_true(use.facts.dim[0] == (kind ? 2 : 4) && (!kind || (use.facts.dim[1] == 1 && use.facts.dim[2] == 2)));
+        assert_true(use.facts.dim[0] == (kind ? 2 : 4) &&
+                    (!kind || (use.facts.dim[1] == 1 && use.facts.dim[2] == 2)));
         get_all(&use, WEIR_TEST, &batch);
         for (int i = 0; i < 12; i++) {
             assert_float_equal(batch.x[i], (i - 5.5) / sqrt(143.0 / 12), 1e-5);
@@ -145,7 +149,8 @@ static void limits_shorten_and_change_no_sample(void **unused)
     idx_good();
     assert_int_equal(try_open("", &all), WEIR_OK);
     assert_int_equal(try_open(",limit=3,test_limit=1", &few), WEIR_OK);
-    assert_true(few.facts.count[WEIR_TRAIN] == 3 && few.facts.count[WEIR_TEST] == 1 && few.facts.classes == 4);
+    assert_true(few.facts.count[WEIR_TRAIN] == 3 && few.facts.count[WEIR_TEST] == 1 &&
+                few.facts.classes == 4);
     get_all(&all, WEIR_TRAIN, &a);
     get_all(&few, WEIR_TRAIN, &b);
     assert_memory_equal(a.x, b.x, 18 * sizeof(float));
@@ -169,7 +174,8 @@ static void refused(const char *file, const char *words)
     idx_good();
 }
 
-static void spoil(const char *name, int type, int dims, const uint32_t *dim, size_t values, const char *words)
+static void spoil(const char *name, int type, int dims, const uint32_t *dim, size_t values,
+                  const char *words)
 {
     static const uint32_t zeros[64];
 
@@ -180,7 +186,8 @@ static void spoil(const char *name, int type, int dims, const uint32_t *dim, siz
 static void damaged_arrays_are_refused(void **unused)
 {
     static const char name[] = "train-images-idx3-ubyte";
-    static const uint32_t good[] = {4, 2, 3, 1, 1}, none[] = {4, 0, 3}, huge[] = {0xFFFFFFFF, 0xFFFFFFFF, 0xFFFFFFFF, 0xFFFFFFFF};
+    static const uint32_t good[] = {4, 2, 3, 1, 1}, none[] = {4, 0, 3},
+                          huge[] = {0xFFFFFFFF, 0xFFFFFFFF, 0xFFFFFFFF, 0xFFFFFFFF};
     idx_bytes f = {0};
     (void)unused;
 
@@ -206,7 +213,8 @@ static void damaged_arrays_are_refused(void **unused)
 static void damaged_labels_are_refused(void **unused)
 {
     static const char name[] = "t10k-labels-idx1-ubyte";
-    static const uint32_t two[] = {2, 1}, three[] = {3}, negative[] = {1, 0xFFFFFFFF}, large[] = {1000001, 0};
+    static const uint32_t two[] = {2, 1}, three[] = {3}, negative[] = {1, 0xFFFFFFFF},
+                          large[] = {1000001, 0};
     (void)unused;
 
     idx_good();
@@ -229,7 +237,8 @@ static void labels_beyond_the_classes_are_refused(void **unused)
     idx_good();
     idx_save("t10k-labels-idx1-ubyte", 8, 1, two, label, 2);
     refused("t10k-labels-idx1-ubyte", "label 1 (from 0) is 4; 0 to 3 was expected");
-    idx_refused("idx:%s,classes=3", WEIR_INVALID, "train-labels-idx1-ubyte", "label 3 (from 0) is 3; 0 to 2 was expected");
+    idx_refused("idx:%s,classes=3", WEIR_INVALID, "train-labels-idx1-ubyte",
+                "label 3 (from 0) is 3; 0 to 2 was expected");
     assert_int_equal(try_open(",classes=9", &use), WEIR_OK);
     assert_int_equal(use.facts.classes, 9);
     weir_data_close(&use);
@@ -311,10 +320,12 @@ static void names_stand_for_places(void **unused)
     unsetenv("HOME");
     assert_int_equal(weir_data_open("mnist", &no_need, idx_arena, &use), WEIR_INVALID);
     assert_non_null(strstr(weir_why_text(), "or give idx:DIR"));
-    assert_int_equal(idx_open("mnist:%s/.local/share/weir/mnist", 0, &use), WEIR_OK); /* a place that is given needs none */
+    /* a place that is given needs none */
+    assert_int_equal(idx_open("mnist:%s/.local/share/weir/mnist", 0, &use), WEIR_OK);
     weir_data_close(&use);
     assert_int_equal(weir_data_open("mnistt", &no_need, idx_arena, &use), WEIR_USAGE);
-    assert_non_null(strstr(weir_why_text(), "fashion-mnist, mnist, idx, cifar10, frames, csv, text, tokens, synth"));
+    assert_non_null(strstr(weir_why_text(),
+                           "fashion-mnist, mnist, idx, cifar10, frames, csv, text, tokens, synth"));
 }
 
 /* The mean and deviation of Fashion-MNIST are well known. */
@@ -330,12 +341,15 @@ static void fashion_mnist_is_itself(void **unused)
         assert_non_null(strstr(weir_why_text(), "dataset-fashion-mnist"));
         return;
     }
-    assert_int_equal(weir_data_open("fashion-mnist:test_limit=5", &no_need, idx_arena, &use), WEIR_OK);
-    assert_true(use.facts.count[WEIR_TRAIN] == 60000 && use.facts.count[WEIR_TEST] == 5 && use.facts.classes == 10);
+    assert_int_equal(weir_data_open("fashion-mnist:test_limit=5", &no_need, idx_arena, &use),
+                     WEIR_OK);
+    assert_true(use.facts.count[WEIR_TRAIN] == 60000 && use.facts.count[WEIR_TEST] == 5 &&
+                use.facts.classes == 10);
     get_all(&use, WEIR_TEST, &batch);
     black = batch.x[0];
     assert_float_equal(black, -0.28604 / 0.35302, 1e-4);
-    assert_true(batch.label[0] == 9 && batch.label[1] == 2 && batch.label[2] == 1 && batch.label[3] == 1 && batch.label[4] == 6);
+    assert_true(batch.label[0] == 9 && batch.label[1] == 2 && batch.label[2] == 1 &&
+                batch.label[3] == 1 && batch.label[4] == 6);
     weir_data_close(&use);
 }
 

@@ -1,12 +1,26 @@
 """p workers equal one: the law of a synchronous exchange, on whole programs.
 
-Plain SGD at a small rate: sums of floats in another order differ by rounding, and once in a while that carries one unit's input over zero;
-its gate then opens on one side only, and the runs part by 1e-5 and more. These settings meet none; with momentum 0.9 some do, and --exact yes
-(test_exact.py) is the cure."""
+Plain SGD at a small rate: sums of floats in another order differ by rounding, and once in a while
+that carries one unit's input over zero; its gate then opens on one side only, and the runs part by
+1e-5 and more. These settings meet none; with momentum 0.9 some do, and --exact yes (test_exact.py)
+is the cure."""
 import pytest
 from weirlib import SMALL, distance, end, train, weights
 
-COMMON = ['--data', SMALL, '--steps', 50, '--optim', 'sgd', '--lr', 0.01, '--eval-every', 0, '--threads', 1]
+COMMON = [
+    '--data',
+    SMALL,
+    '--steps',
+    50,
+    '--optim',
+    'sgd',
+    '--lr',
+    0.01,
+    '--eval-every',
+    0,
+    '--threads',
+    1,
+]
 
 
 @pytest.fixture(scope='module')
@@ -21,6 +35,7 @@ def alone(tmp_path_factory):
             train(out, '--model', model, '--batch', batch, *COMMON, *more)
             made[key] = weights(out)
         return made[key]
+
     return get
 
 

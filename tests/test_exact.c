@@ -1,4 +1,5 @@
-/* test_exact.c - exact mode: gradients are as the fast ones are, and no sample's numbers depend on the company it is in. */
+/* test_exact.c - exact mode: gradients are as the fast ones are, and no sample's numbers depend on
+ * the company it is in. */
 #include "core/vec.h"
 #include "help_nn.h"
 #include "nn/kernels.h"
@@ -34,7 +35,8 @@ typedef struct one_case {
         .dims = 1, .dim = {n}, .tokens = true, .kind = WEIR_SCORE_TOKENS, .classes = v \
     }
 
-/* Every layer that has exact sums, at sizes of the zoo and at odd ones, and what else stands between such layers. */
+/* Every layer that has exact sums, at sizes of the zoo and at odd ones, and what else stands
+ * between such layers. */
 static const one_case cases[] = {
     {"dense out=1", ROW(1)},
     {"dense out=33", ROW(100)},
@@ -59,15 +61,21 @@ static const one_case cases[] = {
     {"conv out=9 kernel=2 groups=3 stride=2", PICTURE(6, 5, 5)},
     {"conv out=3 kernel=5 pad=3", PICTURE(2, 3, 3)},
     {"conv out=20 kernel=3; relu; conv out=7 kernel=3 stride=2; relu", PICTURE(3, 8, 8)},
-    {"conv out=16 kernel=3 pad=1; relu; maxpool kernel=3 stride=2; conv out=8 kernel=1; flatten; dense out=3", PICTURE(3, 9, 9)},
-    {"conv out=16 kernel=3; tanh; avgpool kernel=3 stride=2 pad=1; conv out=20 kernel=1; globalavgpool; flatten; dense out=3",
+    {"conv out=16 kernel=3 pad=1; relu; maxpool kernel=3 stride=2; conv out=8 kernel=1; flatten; "
+     "dense out=3",
      PICTURE(3, 9, 9)},
-    {"conv a out=20 kernel=3; relu; conv b out=20 kernel=3 pad=1; add from=a; relu; dropout rate=0.3", PICTURE(3, 6, 6)},
+    {"conv out=16 kernel=3; tanh; avgpool kernel=3 stride=2 pad=1; conv out=20 kernel=1; "
+     "globalavgpool; flatten; dense out=3",
+     PICTURE(3, 9, 9)},
+    {"conv a out=20 kernel=3; relu; conv b out=20 kernel=3 pad=1; add from=a; relu; dropout "
+     "rate=0.3",
+     PICTURE(3, 6, 6)},
     {"layernorm", ROW(10)},
     {"layernorm", ROWS(5, 33)},
     {"position; position; dense out=3", ROWS(5, 4)},
     {"embedding out=33", TOKENS(9, 5)},
-    {"embedding out=24; position p; layernorm; dense out=72; attention heads=2; dense out=24; add from=p; layernorm; gelu; "
+    {"embedding out=24; position p; layernorm; dense out=72; attention heads=2; dense out=24; add "
+     "from=p; layernorm; gelu; "
      "dense out=50; softmax",
      TOKENS(17, 50)},
 };
@@ -99,9 +107,11 @@ static void as_fast(const one_case *c)
         const weir_tensor *t = &fast.graph->tensor[i];
         double apart = relative(exact.grad + t->at, fast.grad + t->at, t->n);
         if (!(apart <= 1e-5))
-            fail_msg("%s: the exact gradient of %s is %g from the fast one", c->layers, t->name, apart);
+            fail_msg("%s: the exact gradient of %s is %g from the fast one", c->layers, t->name,
+                     apart);
     }
-    assert_true(relative(exact.y, fast.y, fast.outs) <= 1e-5 && relative(exact.dx, fast.dx, fast.ins) <= 1e-5);
+    assert_true(relative(exact.y, fast.y, fast.outs) <= 1e-5 &&
+                relative(exact.dx, fast.dx, fast.ins) <= 1e-5);
     rig_close(&fast);
     rig_close(&exact);
 }
@@ -141,10 +151,14 @@ static void check_some(const one_case *c, const rig *whole, int from, int n, dou
     r.first = (uint64_t)from;
     rig_forward(&r);
     rig_backward(&r);
-    if (whole->take && memcmp(r.y, whole->y + whole->outs / BATCH * (size_t)from, r.outs * sizeof(float)))
-        fail_msg("%s: the outputs of samples %d..%d are others among %d", c->layers, from, from + n - 1, BATCH);
-    if (!c->in.tokens && memcmp(r.dx, whole->dx + whole->ins / BATCH * (size_t)from, r.ins * sizeof(float)))
-        fail_msg("%s: the input gradients of samples %d..%d are others among %d", c->layers, from, from + n - 1, BATCH);
+    if (whole->take &&
+        memcmp(r.y, whole->y + whole->outs / BATCH * (size_t)from, r.outs * sizeof(float)))
+        fail_msg("%s: the outputs of samples %d..%d are others among %d", c->layers, from,
+                 from + n - 1, BATCH);
+    if (!c->in.tokens &&
+        memcmp(r.dx, whole->dx + whole->ins / BATCH * (size_t)from, r.ins * sizeof(float)))
+        fail_msg("%s: the input gradients of samples %d..%d are others among %d", c->layers, from,
+                 from + n - 1, BATCH);
     weir_vec_best()->add_f64(sum, r.exact, r.graph->params);
     rig_close(&r);
 }
@@ -215,8 +229,8 @@ static void check_wide(const weir_kernels *k, int64_t depth, int64_t rows, int64
             want[r * STEP + i] += sum;
         }
     k->wide(&(weir_wide){depth, rows, cols, a, b, c, STEP});
-    assert_memory_equal(c, want,
-                        sizeof c); /* products are exact, so there is one rounding and one order; around it nothing changes */
+    assert_memory_equal(c, want, sizeof c); /* products are exact, so there is one rounding and one
+                                               order; around it nothing changes */
 }
 
 static void every_kernel_has_the_same_doubles(void **state)
@@ -252,7 +266,8 @@ static void micro_batches_add_in_double(void **state)
     pass(&b, 5, 10, 1.0f / ROOM, true);
     pass(&b, 15, 1, 1.0f / ROOM, true);
     for (size_t i = 0; i < b.params; i++)
-        assert_true(fabs(whole[i] - parts[i]) <= 1e-12 * (fabs(whole[i]) + 1e-3) && (float)whole[i] == (float)parts[i]);
+        assert_true(fabs(whole[i] - parts[i]) <= 1e-12 * (fabs(whole[i]) + 1e-3) &&
+                    (float)whole[i] == (float)parts[i]);
     for (size_t i = 0; i < b.params; i++)
         assert_true(isnan(b.grad[i]));                   /* nobody touches the floats */
     assert_int_equal(weir_arena_bytes(b.arena), before); /* and no step allocates */
@@ -278,7 +293,8 @@ static void a_worker_without_samples_adds_nothing(void **state)
     bench_close(&b);
 }
 
-static void refused(const char *spec, const weir_model_input *in, bool alone, weir_err code, const char *word)
+static void refused(const char *spec, const weir_model_input *in, bool alone, weir_err code,
+                    const char *word)
 {
     weir_arena *a = weir_arena_new();
     double room[1];
@@ -308,9 +324,12 @@ static void layers_without_exact_sums_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(exact_gradients_are_as_fast_ones),      cmocka_unit_test(no_sample_sees_the_others),
-        cmocka_unit_test(every_kernel_has_the_same_doubles),     cmocka_unit_test(micro_batches_add_in_double),
-        cmocka_unit_test(a_worker_without_samples_adds_nothing), cmocka_unit_test(layers_without_exact_sums_are_refused),
+        cmocka_unit_test(exact_gradients_are_as_fast_ones),
+        cmocka_unit_test(no_sample_sees_the_others),
+        cmocka_unit_test(every_kernel_has_the_same_doubles),
+        cmocka_unit_test(micro_batches_add_in_double),
+        cmocka_unit_test(a_worker_without_samples_adds_nothing),
+        cmocka_unit_test(layers_without_exact_sums_are_refused),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -9,7 +9,8 @@
 #include <string.h>
 #include <cmocka.h>
 
-/* Runs fn as `size` ranks; gives "" if all succeeded, else the sentence of the lowest rank whose error is not the loss of another. */
+/* Runs fn as `size` ranks; gives "" if all succeeded, else the sentence of the lowest rank whose
+ * error is not the loss of another. */
 static const char *run_ranks(int size, weir_err (*fn)(weir_net *, void *), void *arg)
 {
     static char text[600];
@@ -37,7 +38,8 @@ static uint64_t fold(const float *x, size_t n)
 
 /* ---- buckets ---- */
 
-static void check_cut(const weir_tensor *t, int tensors, size_t total, size_t bytes, bool whole_tensors, bool fuse)
+static void check_cut(const weir_tensor *t, int tensors, size_t total, size_t bytes,
+                      bool whole_tensors, bool fuse)
 {
     weir_arena *a = weir_arena_new();
     float *param = WEIR_NEW(a, float, total), *grad = WEIR_NEW(a, float, total);
@@ -46,7 +48,10 @@ static void check_cut(const weir_tensor *t, int tensors, size_t total, size_t by
     size_t at = 0;
     int ready = -1;
 
-    assert_int_equal(weir_buckets_cut(t, tensors, &(weir_cut_rules){bytes, whole_tensors, fuse, WEIR_SMALL}, param, grad, a, &b, &n), WEIR_OK);
+    assert_int_equal(weir_buckets_cut(t, tensors,
+                                      &(weir_cut_rules){bytes, whole_tensors, fuse, WEIR_SMALL},
+                                      param, grad, a, &b, &n),
+                     WEIR_OK);
     for (int i = 0; i < n; i++) {
         size_t inside = 0;
         assert_int_equal(b[i].at, at);
@@ -73,10 +78,12 @@ static void check_cut(const weir_tensor *t, int tensors, size_t total, size_t by
 
 static void buckets(void **state)
 {
-    weir_tensor t[] = {
-        {"c.w", 0, 1000, 2, {10, 100}, true, 0}, {"b.w", 1000, 100000, 2, {100, 1000}, true, 1},
-        {"a.w", 101000, 600, 4, {2, 3, 10, 10}, true, 2}, {"c.b", 101600, 10, 1, {10}, false, 0},
-        {"b.b", 101610, 100, 1, {100}, false, 1}, {"a.s", 101710, 6, 2, {2, 3}, true, 2}};
+    weir_tensor t[] = {{"c.w", 0, 1000, 2, {10, 100}, true, 0},
+                       {"b.w", 1000, 100000, 2, {100, 1000}, true, 1},
+                       {"a.w", 101000, 600, 4, {2, 3, 10, 10}, true, 2},
+                       {"c.b", 101600, 10, 1, {10}, false, 0},
+                       {"b.b", 101610, 100, 1, {100}, false, 1},
+                       {"a.s", 101710, 6, 2, {2, 3}, true, 2}};
 
     (void)state;
     for (int wholes = 0; wholes < 2; wholes++)
@@ -89,9 +96,16 @@ static void buckets(void **state)
 
 enum { N = 50000 };
 enum { V = 39900 }; /* where v begins, in the middle of a bucket */
-typedef struct small { weir_tensor t[3]; float param[N], grad[N + WEIR_NOTES], copy[N]; weir_lane *lane; int lanes; bool early, heavy; } small;
+typedef struct small {
+    weir_tensor t[3];
+    float param[N], grad[N + WEIR_NOTES], copy[N];
+    weir_lane *lane;
+    int lanes;
+    bool early, heavy;
+} small;
 
-static weir_err small_make(small *s, const char *codec, const char *exchange, weir_group *g, weir_coll_use *coll, weir_arena *a, const weir_exchange *x, void **self)
+static weir_err small_make(small *s, const char *codec, const char *exchange, weir_group *g,
+                           weir_coll_use *coll, weir_arena *a, const weir_exchange *x, void **self)
 {
     weir_bucket *b;
 
@@ -100,7 +114,8 @@ static weir_err small_make(small *s, const char *codec, const char *exchange, we
     s->t[2] = (weir_tensor){"b", N - 100, 100, 1, {100}, false, 0};
     for (int i = 0; i < N; i++)
         s->param[i] = (float)(i % 31) / 31;
-    WEIR_TRY(weir_buckets_cut(s->t, 3, &(weir_cut_rules){.bytes = 32768, .small = WEIR_SMALL}, s->param, s->grad, a, &b, &s->lanes));
+    WEIR_TRY(weir_buckets_cut(s->t, 3, &(weir_cut_rules){.bytes = 32768, .small = WEIR_SMALL},
+                              s->param, s->grad, a, &b, &s->lanes));
     WEIR_TRY(weir_lanes_make(b, s->lanes, codec, "sgd:momentum=0.9", a, &s->lane));
     s->lane[s->lanes - 1].notes = WEIR_NOTES;
     WEIR_TRY(weir_plug_make(&x->plug, "exchange", exchange, a, self));
@@ -112,12 +127,17 @@ static void small_gradient(small *s, int member, uint64_t step)
     for (int i = 0; i < N + WEIR_NOTES; i++)
         s->grad[i] = (float)((i * 3 + member * 5 + (int)step) % 17) / 17 - 0.4f;
     for (int i = 0; i < N && s->heavy; i++) /* few have nearly all: thresholds are lifted */
-        s->grad[i] *= 1e-2f / powf((float)((i * 7919 + member * 31 + (int)step * 13) % 9973 + 1) / 9973, 2);
+        s->grad[i] *=
+            1e-2f / powf((float)((i * 7919 + member * 31 + (int)step * 13) % 9973 + 1) / 9973, 2);
 }
 
-static weir_err small_step(small *s, const weir_exchange *x, void *self, int member, uint64_t step, int die_before)
+static weir_err small_step(small *s, const weir_exchange *x, void *self, int member, uint64_t step,
+                           int die_before)
 {
-    weir_commit c = {.turn = {.step = step, .epochs = s->early ? 0 : 100}, .rate = 0.1, .keep = true}; /* past any warm-up, unless early */
+    /* past any warm-up, unless early */
+    weir_commit c = {.turn = {.step = step, .epochs = s->early ? 0 : 100},
+                     .rate = 0.1,
+                     .keep = true};
 
     small_gradient(s, member, step);
     for (int i = 0; i < s->lanes; i++) {
@@ -128,7 +148,12 @@ static weir_err small_step(small *s, const weir_exchange *x, void *self, int mem
     return x->finish(self, &c);
 }
 
-typedef struct fate { const char *codec, *exchange; bool disturbed, heavy; int at; /* behind how many hundredths of the lanes */ uint64_t hash[3], held[3]; } fate;
+typedef struct fate {
+    const char *codec, *exchange;
+    bool disturbed, heavy;
+    int at; /* behind how many hundredths of the lanes */
+    uint64_t hash[3], held[3];
+} fate;
 
 /* Parameters, and what is held back and on its way. */
 static void note(fate *f, const small *s, int me)
@@ -139,13 +164,18 @@ static void note(fate *f, const small *s, int me)
         const float *all[] = {l->held.now, l->speed.now};
         for (int k = 0; k < 2; k++)
             f->held[me] = f->held[me] * 31 + (all[k] ? fold(all[k], l->bucket->n) : 0);
-        f->held[me] = f->held[me] * 31 + (l->owned.now ? fold(l->owned.now, l->stripe[l->mine].bucket.n) : 0);
+        f->held[me] =
+            f->held[me] * 31 + (l->owned.now ? fold(l->owned.now, l->stripe[l->mine].bucket.n) : 0);
     }
 }
 
-typedef struct hasher { weir_io io; uint64_t hash; } hasher; /* io first */
+typedef struct hasher {
+    weir_io io;
+    uint64_t hash;
+} hasher; /* io first */
 
-static weir_err hash_range(weir_io *io, const char *name, float *x, size_t at, size_t n, size_t whole, weir_keep keep)
+static weir_err hash_range(weir_io *io, const char *name, float *x, size_t at, size_t n,
+                           size_t whole, weir_keep keep)
 {
     hasher *h = (hasher *)io;
 
@@ -174,8 +204,9 @@ static void note_all(fate *f, const small *s, int me)
     f->held[me] = f->held[me] * 31 + h.hash;
 }
 
-/* Two members make steps 0..4. Disturbed: a third is with them, gives half of its buckets of step 2 and leaves on an error; the
- * two renew their group and repeat the step. Member numbers, not ranks, make the gradients; the third one's is zero. */
+/* Two members make steps 0..4. Disturbed: a third is with them, gives half of its buckets of step 2
+ * and leaves on an error; the two renew their group and repeat the step. Member numbers, not ranks,
+ * make the gradients; the third one's is zero. */
 static weir_err fate_rank(weir_net *net, void *arg)
 {
     fate *f = arg;
@@ -196,7 +227,9 @@ static weir_err fate_rank(weir_net *net, void *arg)
     for (uint64_t step = 0; step < 5 && !err; step++) {
         if (me == 2 && step >= 2)
             small_gradient(s, 2, step);
-        err = small_step(s, x, self, me, step, f->disturbed && me == 2 && step == 2 ? 1 + (s->lanes - 2) * f->at / 100 : -1);
+        err = small_step(s, x, self, me, step,
+                         f->disturbed && me == 2 && step == 2 ? 1 + (s->lanes - 2) * f->at / 100
+                                                              : -1);
         if (err == WEIR_LOST && f->disturbed && me < 2 && step == 2) {
             weir_net_renew(net, 1, two, 2);
             err = weir_group_make(net, 0, two, 2, a, &g);
@@ -250,19 +283,27 @@ static void check_transaction(const char *codec, const char *exchange, bool heav
     fate plain = {.codec = codec, .exchange = exchange, .heavy = heavy};
 
     assert_string_equal(run_ranks(3, plain_rank, &plain), "");
-    for (int at = 0; at <= 100; at += 50) { /* after the first lane, in the middle, before the last */
-        fate disturbed = {.codec = codec, .exchange = exchange, .disturbed = true, .heavy = heavy, .at = at};
+    /* after the first lane, in the middle, before the last */
+    for (int at = 0; at <= 100; at += 50) {
+        fate disturbed = {
+            .codec = codec, .exchange = exchange, .disturbed = true, .heavy = heavy, .at = at};
         assert_string_equal(run_ranks(3, fate_rank, &disturbed), "rank 2: left");
         for (int i = 0; i < 2; i++)
-            if (plain.hash[i] != plain.hash[0] || disturbed.hash[i] != plain.hash[0] || disturbed.held[i] != plain.held[i])
-                fail_msg("%s, %s, left after %d%% of its lanes: rank %d is not as if undisturbed", codec, exchange, at, i);
+            if (plain.hash[i] != plain.hash[0] || disturbed.hash[i] != plain.hash[0] ||
+                disturbed.held[i] != plain.held[i])
+                fail_msg("%s, %s, left after %d%% of its lanes: rank %d is not as if undisturbed",
+                         codec, exchange, at, i);
     }
 }
 
 /* Every codec as it comes; and those that keep or learn something only when told to. */
 static void transaction(void **state)
 {
-    static const char *const others[] = {"half:residual=yes", "half:bf16,residual=yes", "int8:residual=yes", "qsgd:residual=yes", "terngrad:residual=yes", "redsync:quantise=no,select=search", "strom:mask=yes", "strom:per=bucket", "topk:mask=yes", "redsync:mask=yes"};
+    static const char *const others[] = {
+        "half:residual=yes", "half:bf16,residual=yes", "int8:residual=yes",
+        "qsgd:residual=yes", "terngrad:residual=yes",  "redsync:quantise=no,select=search",
+        "strom:mask=yes",    "strom:per=bucket",       "topk:mask=yes",
+        "redsync:mask=yes"};
 
     (void)state;
     for (weir_plugs p = weir_codecs; *p; p++)
@@ -272,7 +313,8 @@ static void transaction(void **state)
             check_transaction(others[i], "allreduce", heavy);
 }
 
-/* Two on one machine and one on another, who is lost: those left have one machine, and nothing to compress. */
+/* Two on one machine and one on another, who is lost: those left have one machine, and nothing to
+ * compress. */
 static void transaction_of_machines(void **state)
 {
     (void)state;
@@ -283,7 +325,11 @@ static void transaction_of_machines(void **state)
 
 /* ---- a dense beginning ---- */
 
-typedef struct late { const char *codec; bool dense_first; uint64_t held[2]; } late;
+typedef struct late {
+    const char *codec;
+    bool dense_first;
+    uint64_t held[2];
+} late;
 
 static weir_err late_rank(weir_net *net, void *arg)
 {
@@ -307,7 +353,8 @@ static weir_err late_rank(weir_net *net, void *arg)
         err = small_step(s, x, self, me, step, -1);
     }
     note(&seen, s, me);
-    f->held[me] = seen.held[me] * 31 + fold(s->grad, N); /* what the last step said, and what it left */
+    /* what the last step said, and what it left */
+    f->held[me] = seen.held[me] * 31 + fold(s->grad, N);
     weir_arena_free(a);
     return err;
 }
@@ -333,7 +380,13 @@ static void dense_beginning(void **state)
 
 /* ---- gradients that are not finite ---- */
 
-typedef struct spoilt { const char *codec; bool early; float bad; int at; fate before, after; } spoilt;
+typedef struct spoilt {
+    const char *codec;
+    bool early;
+    float bad;
+    int at;
+    fate before, after;
+} spoilt;
 
 /* Rank 1's gradient of step 2 is spoilt at one place. */
 static weir_err nan_rank(weir_net *net, void *arg)
@@ -373,7 +426,8 @@ static weir_err nan_rank(weir_net *net, void *arg)
     return err;
 }
 
-/* It stops the step with an error that names the tensor, and changes nothing: no parameter, nothing that is held back. */
+/* It stops the step with an error that names the tensor, and changes nothing: no parameter, nothing
+ * that is held back. */
 static void check_spoilt(const char *codec, bool early, float bad, int at, const char *tensor)
 {
     spoilt f = {.codec = codec, .early = early, .bad = bad, .at = at};
@@ -382,7 +436,8 @@ static void check_spoilt(const char *codec, bool early, float bad, int at, const
 
     snprintf(name, sizeof name, "of %s ", tensor);
     ranks_run(&r);
-    assert_true(r.err[0] == WEIR_NAN || r.err[1] == WEIR_NAN); /* dense sums tell both, and who says so first is heard by the other */
+    /* dense sums tell both, and who says so first is heard by the other */
+    assert_true(r.err[0] == WEIR_NAN || r.err[1] == WEIR_NAN);
     for (int i = 0; i < 2; i++)
         if ((r.err[i] != WEIR_NAN && r.err[i] != WEIR_LOST) || !strstr(r.why[i], name))
             fail_msg("%s, %g in %s: rank %d: %s", codec, (double)bad, tensor, i, r.why[i]);
@@ -393,13 +448,17 @@ static void check_spoilt(const char *codec, bool early, float bad, int at, const
 
 static void not_finite(void **state)
 {
-    static const char *const others[] = {"half:residual=yes", "half:bf16", "int8:residual=yes", "qsgd:residual=yes", "terngrad:residual=yes", "redsync:quantise=no", "topk:select=exact", "strom:tau=0.1"};
+    static const char *const others[] = {"half:residual=yes",     "half:bf16",
+                                         "int8:residual=yes",     "qsgd:residual=yes",
+                                         "terngrad:residual=yes", "redsync:quantise=no",
+                                         "topk:select=exact",     "strom:tau=0.1"};
     static const float bad[] = {NAN, INFINITY, -INFINITY};
 
     (void)state;
     for (int k = 0; k < 3; k++) {
         for (weir_plugs p = weir_codecs; *p; p++) {
-            check_spoilt((*p)->name, false, bad[k], V + 50, "v"); /* with the end of w in one bucket */
+            /* with the end of w in one bucket */
+            check_spoilt((*p)->name, false, bad[k], V + 50, "v");
             check_spoilt((*p)->name, false, bad[k], V - 1, "w");
         }
         for (size_t i = 0; i < sizeof others / sizeof *others; i++)
@@ -411,7 +470,8 @@ static void not_finite(void **state)
 
 /* ---- sums in double ---- */
 
-/* Terms that floats would lose: rank 0 has 1, every other 2^-25, which only together come to a float's last bit. */
+/* Terms that floats would lose: rank 0 has 1, every other 2^-25, which only together come to a
+ * float's last bit. */
 static weir_err exact_rank(weir_net *net, void *arg)
 {
     weir_arena *a = weir_arena_new();
@@ -470,14 +530,16 @@ static weir_err cut_short(weir_net *net, void *codec)
     WEIR_TRY(small_make(s, codec, "allreduce", &g, &coll, a, x, &self));
     WEIR_TRY(small_step(s, x, self, me, 0, -1));
     if (me == 0) {
-        CHECK(small_step(s, x, self, me, 1, -1) == WEIR_INVALID && strstr(weir_why_text(), "rank 1 sent 5 bytes of a stripe of bucket 0"));
+        CHECK(small_step(s, x, self, me, 1, -1) == WEIR_INVALID &&
+              strstr(weir_why_text(), "rank 1 sent 5 bytes of a stripe of bucket 0"));
         WEIR_TRY(weir_net_send_wait(net, 1, weir_tag(WEIR_CHANNEL_AGREE, 1, 0), NULL, 0));
     } else {
         uint64_t tag = weir_tag(WEIR_CHANNEL_COLL, weir_coll_turn(&g), 0);
         weir_net_send(net, 0, tag, "short", 5, &o);
         WEIR_TRY(weir_net_recv_wait(net, 0, tag, s->copy, sizeof s->copy, NULL));
         WEIR_TRY(weir_net_wait_all(net, &o, 1, 0));
-        WEIR_TRY(weir_net_recv_wait(net, 0, weir_tag(WEIR_CHANNEL_AGREE, 1, 0), NULL, 0, NULL)); /* nobody leaves before all is heard */
+        /* nobody leaves before all is heard */
+        WEIR_TRY(weir_net_recv_wait(net, 0, weir_tag(WEIR_CHANNEL_AGREE, 1, 0), NULL, 0, NULL));
     }
     weir_arena_free(a);
     return WEIR_OK;
@@ -494,7 +556,11 @@ static void short_stripes(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(short_stripes), cmocka_unit_test(buckets), cmocka_unit_test(transaction), cmocka_unit_test(transaction_of_machines), cmocka_unit_test(dense_beginning),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(short_stripes),
+                                       cmocka_unit_test(buckets),
+                                       cmocka_unit_test(transaction),
+                                       cmocka_unit_test(transaction_of_machines),
+                                       cmocka_unit_test(dense_beginning),
                                        cmocka_unit_test(not_finite),
                                        cmocka_unit_test(doubles_are_rounded_once)};
 

@@ -4,8 +4,25 @@ import pytest
 from weirlib import SMALL, WEIR, alive, children, environment, events, leftovers, start, wait_for
 
 WORKERS = 4
-LONG = ['--model', 'lenet', '--data', SMALL, '--batch', 64, '--steps', 1000000, '--save-every', 20, '--eval-every', 50, '--workers', WORKERS,
-        '--threads', 1, '--quiet']
+LONG = [
+    '--model',
+    'lenet',
+    '--data',
+    SMALL,
+    '--batch',
+    64,
+    '--steps',
+    1000000,
+    '--save-every',
+    20,
+    '--eval-every',
+    50,
+    '--workers',
+    WORKERS,
+    '--threads',
+    1,
+    '--quiet',
+]
 ERROR = re.compile(r'^weir: error: rank (\d+) \(.*in phase (\w+)', re.M)
 
 
@@ -28,7 +45,8 @@ def test_kill_any_rank(tmp_path, trial):
     rng = random.Random(trial)
     out, victim = tmp_path / 'run', rng.randrange(WORKERS)
     p, ranks = launch(out)
-    if trial % 4: running(out)          # a quarter of them while the ranks are still starting
+    if trial % 4:
+        running(out)  # a quarter of them while the ranks are still starting
     time.sleep(rng.random() * (0.5 if trial % 4 else 0.3))
     os.kill(ranks[victim], signal.SIGKILL)
     killed = time.time()
@@ -51,14 +69,18 @@ def test_stopped_rank_is_named_in_time(tmp_path):
     _, err = p.communicate(timeout=15)
     took = time.time() - stopped
     assert p.returncode == 11, err
-    assert 1.6 <= took <= 2.4 + 1.0, took   # the time-out, and at most a second for the launcher to end the stopped one
+    assert (
+        1.6 <= took <= 2.4 + 1.0
+    ), took  # the time-out, and at most a second for the launcher to end the stopped one
     said = ERROR.findall(err)
     assert [int(r) for r, _ in said] == [2], err
     gone(ranks, 1)
     assert not leftovers(out)
     assert events(out, 'fault')[-1]['rank'] == 2
-    flight = (out / 'flight-0.txt').read_text()      # what it was at, for whoever has to find out
-    assert flight.startswith('rank 0 of 4, step ') and 'peer silent after' in flight.splitlines()[-1]
+    flight = (out / 'flight-0.txt').read_text()  # what it was at, for whoever has to find out
+    assert (
+        flight.startswith('rank 0 of 4, step ') and 'peer silent after' in flight.splitlines()[-1]
+    )
 
 
 def test_short_stop_is_forgiven(tmp_path):
@@ -79,7 +101,8 @@ def test_short_stop_is_forgiven(tmp_path):
 def test_kill_launcher(tmp_path, trial):
     out = tmp_path / 'run'
     p, ranks = launch(out)
-    if trial % 3: running(out)
+    if trial % 3:
+        running(out)
     time.sleep(random.Random(trial).random() * 0.3)
     p.kill()
     gone(ranks, 2)
@@ -113,8 +136,18 @@ def test_run_directory_is_not_ours_to_empty(tmp_path):
     victim = tmp_path / 'victim'
     victim.mkdir()
     (victim / 'file').write_text('mine')
-    env = environment(RANK='0', WORLD_SIZE='2', LOCAL_RANK='0', LOCAL_WORLD_SIZE='2', MASTER_ADDR='127.0.0.1', MASTER_PORT='1', WEIR_RUN=str(victim))
-    p = subprocess.Popen([WEIR, 'train', *map(str, LONG)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env)
+    env = environment(
+        RANK='0',
+        WORLD_SIZE='2',
+        LOCAL_RANK='0',
+        LOCAL_WORLD_SIZE='2',
+        MASTER_ADDR='127.0.0.1',
+        MASTER_PORT='1',
+        WEIR_RUN=str(victim),
+    )
+    p = subprocess.Popen(
+        [WEIR, 'train', *map(str, LONG)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env
+    )
     time.sleep(0.5)
     for _ in range(2):
         p.terminate()

@@ -1,4 +1,5 @@
-/* Files that are whole or not there: writing, replacing, failing; reading plain and gzipped, whole and damaged; directories. */
+/* Files that are whole or not there: writing, replacing, failing; reading plain and gzipped, whole
+ * and damaged; directories. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -189,7 +190,8 @@ static void without_tmpfile_the_name_is_hidden_and_goes(void **state)
     unlink(in_dir("new"));
 }
 
-/* where checkpoints begin: the directory of the name comes into being only when the content is whole */
+/* where checkpoints begin: the directory of the name comes into being only when the content is
+ * whole */
 static void the_directory_may_be_made_later(void **state)
 {
     weir_file *f;
@@ -201,7 +203,8 @@ static void the_directory_may_be_made_later(void **state)
         assert_int_equal(weir_file_write(f, "abc", 3), WEIR_OK);
         assert_int_equal(weir_file_sync(f), WEIR_OK);
         if (i >= 2) {
-            check_fails(weir_file_commit(f), WEIR_DISK, "later/file: cannot be put in place: No such file");
+            check_fails(weir_file_commit(f), WEIR_DISK,
+                        "later/file: cannot be put in place: No such file");
         } else {
             assert_int_equal(weir_dir_make(in_dir("later")), WEIR_OK);
             assert_int_equal(weir_file_commit(f), WEIR_OK);
@@ -317,7 +320,8 @@ static void a_full_disk_names_the_file_and_keeps_the_old(void **state)
     check_fails(err, WEIR_DISK, "/full: cannot be written: File too large");
     check_fails(weir_file_commit(f), WEIR_DISK, "/full"); /* the failure is remembered */
     assert_int_equal(weir_file_create(in_dir("full"), &f), WEIR_OK);
-    assert_int_equal(weir_file_write(f, zeros, 200000), WEIR_OK); /* still in the buffer: the commit meets it */
+    /* still in the buffer: the commit meets it */
+    assert_int_equal(weir_file_write(f, zeros, 200000), WEIR_OK);
     err = weir_file_commit(f);
     setrlimit(RLIMIT_FSIZE, &old);
     check_fails(err, WEIR_DISK, "/full");
@@ -331,10 +335,12 @@ static void impossible_places_are_disk_errors(void **state)
     weir_file *f;
 
     (void)state;
-    check_fails(weir_file_create(in_dir("no/such/dir"), &f), WEIR_DISK, "no/such/dir: cannot be created: No such file");
+    check_fails(weir_file_create(in_dir("no/such/dir"), &f), WEIR_DISK,
+                "no/such/dir: cannot be created: No such file");
     assert_int_equal(weir_dir_make(in_dir("taken")), WEIR_OK);
     assert_int_equal(weir_file_create(in_dir("taken"), &f), WEIR_OK);
-    check_fails(weir_file_commit(f), WEIR_DISK, "taken: cannot be put in place"); /* a directory is not replaced */
+    /* a directory is not replaced */
+    check_fails(weir_file_commit(f), WEIR_DISK, "taken: cannot be put in place");
     assert_int_equal(entries(), 1);
     assert_int_equal(weir_tree_remove(in_dir("taken")), WEIR_OK);
 }
@@ -371,17 +377,21 @@ static void limits_and_missing_files_are_invalid(void **state)
     write_whole("none", "", 0);
     check_content("ten", "0123456789", 10);
     check_content("none", "", 0);
-    check_fails(weir_file_read(in_dir("ten"), 9, &got, &n), WEIR_INVALID, "ten: longer than the 9 bytes");
+    check_fails(weir_file_read(in_dir("ten"), 9, &got, &n), WEIR_INVALID,
+                "ten: longer than the 9 bytes");
     check_fails(weir_file_read(in_dir("ten"), 0, &got, &n), WEIR_INVALID, "ten");
     assert_int_equal(weir_file_read(in_dir("ten"), SIZE_MAX, &got, &n), WEIR_OK);
     assert_int_equal(n, 10);
     free(got);
-    check_fails(weir_file_read(in_dir("missing"), 9, &got, &n), WEIR_INVALID, "missing: cannot be read: No such file");
+    check_fails(weir_file_read(in_dir("missing"), 9, &got, &n), WEIR_INVALID,
+                "missing: cannot be read: No such file");
     check_fails(weir_file_read(dir, 9, &got, &n), WEIR_INVALID, "not a regular file");
     assert_int_equal(mkfifo(in_dir("pipe"), 0600), 0);
-    check_fails(weir_file_read(in_dir("pipe"), 9, &got, &n), WEIR_INVALID, "pipe"); /* and does not wait for a writer */
+    /* and does not wait for a writer */
+    check_fails(weir_file_read(in_dir("pipe"), 9, &got, &n), WEIR_INVALID, "pipe");
     check_fails(weir_file_read("/dev/zero", 9, &got, &n), WEIR_INVALID, "/dev/zero");
-    assert_int_equal(weir_file_read("/proc/self/status", 1 << 20, &got, &n), WEIR_OK); /* says its size is 0 */
+    /* says its size is 0 */
+    assert_int_equal(weir_file_read("/proc/self/status", 1 << 20, &got, &n), WEIR_OK);
     assert_true(n > 100);
     free(got);
     unlink(in_dir("ten")), unlink(in_dir("none")), unlink(in_dir("pipe"));
@@ -390,7 +400,10 @@ static void limits_and_missing_files_are_invalid(void **state)
 /* one gzip member of n bytes into `to`; its length */
 static size_t pack(const void *bytes, size_t n, unsigned char *to, size_t room)
 {
-    z_stream z = {.next_in = (unsigned char *)(uintptr_t)bytes, .avail_in = (unsigned)n, .next_out = to, .avail_out = (unsigned)room};
+    z_stream z = {.next_in = (unsigned char *)(uintptr_t)bytes,
+                  .avail_in = (unsigned)n,
+                  .next_out = to,
+                  .avail_out = (unsigned)room};
 
     assert_int_equal(deflateInit2(&z, 9, Z_DEFLATED, 16 + MAX_WBITS, 8, Z_DEFAULT_STRATEGY), Z_OK);
     assert_int_equal(deflate(&z, Z_FINISH), Z_STREAM_END);
@@ -437,15 +450,18 @@ static void damaged_gzip_is_invalid_wherever_it_is_cut(void **state)
         if (cut == first)
             continue; /* a whole first member is a whole file */
         write_whole("cut.gz", packed, cut);
-        check_fails(weir_file_read(in_dir("cut.gz"), 1 << 20, &got, &len), WEIR_INVALID, "cut.gz: damaged gzip");
+        check_fails(weir_file_read(in_dir("cut.gz"), 1 << 20, &got, &len), WEIR_INVALID,
+                    "cut.gz: damaged gzip");
     }
     packed[n / 2] ^= 0x10;
     write_whole("cut.gz", packed, n);
-    check_fails(weir_file_read(in_dir("cut.gz"), 1 << 20, &got, &len), WEIR_INVALID, "cut.gz: damaged gzip");
+    check_fails(weir_file_read(in_dir("cut.gz"), 1 << 20, &got, &len), WEIR_INVALID,
+                "cut.gz: damaged gzip");
     packed[n / 2] ^= 0x10;
     memcpy(packed + n, "rubbish", 7);
     write_whole("cut.gz", packed, n + 7);
-    check_fails(weir_file_read(in_dir("cut.gz"), 1 << 20, &got, &len), WEIR_INVALID, "cut.gz: damaged gzip");
+    check_fails(weir_file_read(in_dir("cut.gz"), 1 << 20, &got, &len), WEIR_INVALID,
+                "cut.gz: damaged gzip");
     unlink(in_dir("cut.gz"));
 }
 
@@ -462,8 +478,10 @@ static void a_bomb_is_refused_by_its_limit(void **state)
     for (int i = 0; i < 64; i++)
         assert_int_equal(weir_file_write(f, packed, n), WEIR_OK);
     assert_int_equal(weir_file_commit(f), WEIR_OK);
-    check_fails(weir_file_read(in_dir("bomb.gz"), 1 << 20, &got, &len), WEIR_INVALID, "longer than the 1048576 bytes");
-    check_fails(weir_file_read(in_dir("bomb.gz"), (64 << 20) - 1, &got, &len), WEIR_INVALID, "longer than");
+    check_fails(weir_file_read(in_dir("bomb.gz"), 1 << 20, &got, &len), WEIR_INVALID,
+                "longer than the 1048576 bytes");
+    check_fails(weir_file_read(in_dir("bomb.gz"), (64 << 20) - 1, &got, &len), WEIR_INVALID,
+                "longer than");
     assert_int_equal(weir_file_read(in_dir("bomb.gz"), 64 << 20, &got, &len), WEIR_OK);
     assert_int_equal(len, 64 << 20);
     free(got);

@@ -1,12 +1,15 @@
-/* test_frames.c - speech frames: windows that stay within their utterance, and files that do not fit together. */
+/* test_frames.c - speech frames: windows that stay within their utterance, and files that do not
+ * fit together. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "help_idx.h"
 
-/* 10 training frames of 2 features in utterances of 4, 1 and 5; 3 test frames in one. Feature 0 is the frame's number times 10. */
+/* 10 training frames of 2 features in utterances of 4, 1 and 5; 3 test frames in one. Feature 0 is
+ * the frame's number times 10. */
 enum { FRAMES = 10, FEATURES = 2 };
-static const uint32_t first_of[] = {0, 0, 0, 0, 4, 5, 5, 5, 5, 5}, last_of[] = {3, 3, 3, 3, 4, 9, 9, 9, 9, 9};
+static const uint32_t first_of[] = {0, 0, 0, 0, 4, 5, 5, 5, 5, 5},
+                      last_of[] = {3, 3, 3, 3, 4, 9, 9, 9, 9, 9};
 static uint32_t value[FRAMES * FEATURES];
 
 static void save_labels(const char *name, uint32_t n, uint32_t last)
@@ -21,7 +24,8 @@ static void save_labels(const char *name, uint32_t n, uint32_t last)
 
 static void good(void)
 {
-    static const uint32_t train[] = {FRAMES, FEATURES}, test[] = {3, FEATURES}, utts[] = {3, 5}, one[] = {1, 5};
+    static const uint32_t train[] = {FRAMES, FEATURES}, test[] = {3, FEATURES}, utts[] = {3, 5},
+                          one[] = {1, 5};
     static const uint32_t utt[] = {0, 4, 7, 1, 0, 4, 1, 8, 1, 1, 5, 5, 9, 2, 0};
     static const uint32_t test_utt[] = {0, 3, 7, 3, 0};
 
@@ -41,7 +45,8 @@ static double standard(int64_t frame, int f)
     double sum = 0, squares = 0, mean;
 
     for (int i = 0; i < FRAMES; i++)
-        sum += value[2 * i + f] / 255.0, squares += value[2 * i + f] / 255.0 * (value[2 * i + f] / 255.0);
+        sum += value[2 * i + f] / 255.0,
+            squares += value[2 * i + f] / 255.0 * (value[2 * i + f] / 255.0);
     mean = sum / FRAMES;
     return (value[2 * frame + f] / 255.0 - mean) / sqrt(squares / FRAMES - mean * mean);
 }
@@ -54,8 +59,10 @@ static void check_windows(int window)
 
     snprintf(spec, sizeof spec, "frames:%%s,window=%d", window);
     assert_int_equal(idx_open(spec, 0, &use), WEIR_OK);
-    assert_true(use.facts.dims == 1 && use.facts.dim[0] == window * FEATURES && use.facts.classes == 5);
-    assert_true(use.facts.count[WEIR_TRAIN] == FRAMES && use.facts.count[WEIR_TEST] == 3 && !use.facts.streams[WEIR_TRAIN]);
+    assert_true(use.facts.dims == 1 && use.facts.dim[0] == window * FEATURES &&
+                use.facts.classes == 5);
+    assert_true(use.facts.count[WEIR_TRAIN] == FRAMES && use.facts.count[WEIR_TEST] == 3 &&
+                !use.facts.streams[WEIR_TRAIN]);
     b = idx_get(&use, WEIR_TRAIN, 0, FRAMES, 0);
     for (int i = 0; i < FRAMES; i++) {
         for (int w = 0; w < window; w++) {
@@ -67,7 +74,8 @@ static void check_windows(int window)
         assert_int_equal(b.label[i], i == FRAMES - 1 ? 4 : i % 3);
     }
     b = idx_get(&use, WEIR_TEST, 0, 3, 0);
-    assert_float_equal(b.x[2 * (window / 2)], standard(0, 0), 1e-5); /* by the training part's mean */
+    /* by the training part's mean */
+    assert_float_equal(b.x[2 * (window / 2)], standard(0, 0), 1e-5);
     assert_float_equal(b.x[0], standard(0, 0), 1e-5);
     weir_data_close(&use);
 }
@@ -91,7 +99,8 @@ static void limits_and_classes(void **unused)
 
     good();
     assert_int_equal(idx_open("frames:%s,limit=4,test_limit=2,classes=31", 0, &use), WEIR_OK);
-    assert_true(use.facts.count[WEIR_TRAIN] == 4 && use.facts.count[WEIR_TEST] == 2 && use.facts.classes == 31);
+    assert_true(use.facts.count[WEIR_TRAIN] == 4 && use.facts.count[WEIR_TEST] == 2 &&
+                use.facts.classes == 31);
     assert_int_equal(use.facts.dim[0], 22);
     weir_data_close(&use);
     idx_refused("frames:%s,window=4", WEIR_USAGE, "window=4", "an odd number");
@@ -110,9 +119,10 @@ static void bad_utterances(const uint32_t *utt, uint32_t rows, const char *words
 
 static void utterances_must_tile_the_frames(void **unused)
 {
-    static const uint32_t gap[] = {0, 4, 5, 5}, overlap[] = {0, 4, 3, 7}, longer[] = {0, 4, 4, 7}, shorter[] = {0, 4, 4, 5},
-                          none[] = {0, 4, 4, 0, 4, 6}, negative[] = {0, 4, 4, 0xFFFFFFFF}, late[] = {1, 9}, before[] = {0xFFFFFFFF, 11},
-                          column[] = {3, 1}, huge[] = {0, 0x7FFFFFFF};
+    static const uint32_t gap[] = {0, 4, 5, 5}, overlap[] = {0, 4, 3, 7}, longer[] = {0, 4, 4, 7},
+                          shorter[] = {0, 4, 4, 5}, none[] = {0, 4, 4, 0, 4, 6},
+                          negative[] = {0, 4, 4, 0xFFFFFFFF}, late[] = {1, 9},
+                          before[] = {0xFFFFFFFF, 11}, column[] = {3, 1}, huge[] = {0, 0x7FFFFFFF};
     (void)unused;
 
     good();
@@ -126,7 +136,8 @@ static void utterances_must_tile_the_frames(void **unused)
     bad_utterances(before, 1, "from frame -1");
     bad_utterances(huge, 1, "2147483647 frames");
     idx_save("train-utts-idx2-int32", 0x0C, 2, column, gap, 3);
-    idx_refused("frames:%s", WEIR_INVALID, "train-utts-idx2-int32", "rows of 2 or more whole numbers");
+    idx_refused("frames:%s", WEIR_INVALID, "train-utts-idx2-int32",
+                "rows of 2 or more whole numbers");
     good();
     idx_save("train-utts-idx2-int32", 0x0D, 2, (const uint32_t[]){1, 2}, gap, 2);
     idx_refused("frames:%s", WEIR_INVALID, "train-utts-idx2-int32", "float32");
@@ -139,16 +150,20 @@ static void files_that_do_not_fit_are_refused(void **unused)
 
     good();
     idx_save("test-frames-idx2-ubyte", 8, 2, wide, value, 9);
-    idx_refused("frames:%s", WEIR_INVALID, "test-frames-idx2-ubyte", "frames of 3 values of type 08 were found; 2 of type 08");
+    idx_refused("frames:%s", WEIR_INVALID, "test-frames-idx2-ubyte",
+                "frames of 3 values of type 08 were found; 2 of type 08");
     idx_save("test-frames-idx2-ubyte", 8, 1, flat, value, 3);
     idx_refused("frames:%s", WEIR_INVALID, "test-frames-idx2-ubyte", "1 dimensions were found");
     good();
     idx_save("train-frame-labels-idx1-ubyte", 8, 1, nine, value, 9);
-    idx_refused("frames:%s", WEIR_INVALID, "train-frame-labels-idx1-ubyte", "9 labels were found, 10 were expected");
+    idx_refused("frames:%s", WEIR_INVALID, "train-frame-labels-idx1-ubyte",
+                "9 labels were found, 10 were expected");
     good();
     save_labels("test-frame-labels-idx1-ubyte", 3, 5);
-    idx_refused("frames:%s", WEIR_INVALID, "test-frame-labels-idx1-ubyte", "label 2 (from 0) is 5; 0 to 4 was expected");
-    idx_refused("frames:%s,classes=4", WEIR_INVALID, "train-frame-labels-idx1-ubyte", "label 9 (from 0) is 4; 0 to 3");
+    idx_refused("frames:%s", WEIR_INVALID, "test-frame-labels-idx1-ubyte",
+                "label 2 (from 0) is 5; 0 to 4 was expected");
+    idx_refused("frames:%s,classes=4", WEIR_INVALID, "train-frame-labels-idx1-ubyte",
+                "label 9 (from 0) is 4; 0 to 3");
     good();
     idx_save("test-frames-idx2-ubyte", 0x0C, 2, ten, value, 6);
     idx_refused("frames:%s", WEIR_INVALID, "test-frames-idx2-ubyte", "type 0c");

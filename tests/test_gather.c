@@ -1,4 +1,5 @@
-/* What each worker has of its own comes back to other numbers of workers: sums are conserved, means are means. */
+/* What each worker has of its own comes back to other numbers of workers: sums are conserved, means
+ * are means. */
 #include "train/gather.h"
 #include <setjmp.h>
 #include <stdarg.h>
@@ -8,9 +9,13 @@
 enum { N = 7, MOST = 8 };
 
 /* A file with one field of each kind, one worker behind the other. */
-typedef struct store { weir_io io; float sum[MOST * N], mean[MOST], same; } store;
+typedef struct store {
+    weir_io io;
+    float sum[MOST * N], mean[MOST], same;
+} store;
 
-static weir_err read_range(weir_io *io, const char *name, float *x, size_t at, size_t n, size_t whole, weir_keep keep)
+static weir_err read_range(weir_io *io, const char *name, float *x, size_t at, size_t n,
+                           size_t whole, weir_keep keep)
 {
     store *s = (store *)io;
     const float *from = !strcmp(name, "sum") ? s->sum : !strcmp(name, "mean") ? s->mean : &s->same;
@@ -21,7 +26,9 @@ static weir_err read_range(weir_io *io, const char *name, float *x, size_t at, s
     return WEIR_OK;
 }
 
-typedef struct worker { float sum[N], mean, same; } worker;
+typedef struct worker {
+    float sum[N], mean, same;
+} worker;
 
 /* In two pieces, as a tensor that two buckets share. */
 static weir_err state(void *arg, weir_io *io)

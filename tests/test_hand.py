@@ -1,22 +1,50 @@
-"""Ranks that are started by hand, or by torchrun's variables: the same run as --workers, to the last bit."""
+"""Ranks that are started by hand, or by torchrun's variables: the same run as --workers, to the
+last bit."""
 import os, re, signal, socket, subprocess, time
 import pytest
 from weirlib import SMALL, WEIR, end, environment, events, leftovers, port, train, wait_for, weir
 
 SIZE = 4
-COMMON = ['--model', 'lenet', '--data', SMALL, '--batch', 64, '--steps', 12, '--threads', 1, '--quiet']
+COMMON = [
+    '--model',
+    'lenet',
+    '--data',
+    SMALL,
+    '--batch',
+    64,
+    '--steps',
+    12,
+    '--threads',
+    1,
+    '--quiet',
+]
 
 
 def ranks(out, at=None, which=range(SIZE), common=COMMON, more=(), env=lambda r: {}, size=SIZE):
     """starts them; rank 0 alone keeps what it makes"""
     flags = lambda r: ['--rank', r, '--size', size, '--rendezvous', at] if at else []
-    return [subprocess.Popen([WEIR, 'train', *map(str, [*common, *flags(r), *more]), *(['--out', str(out)] if r == 0 else [])],
-                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(**env(r))) for r in which]
+    return [
+        subprocess.Popen(
+            [
+                WEIR,
+                'train',
+                *map(str, [*common, *flags(r), *more]),
+                *(['--out', str(out)] if r == 0 else []),
+            ],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment(**env(r)),
+        )
+        for r in which
+    ]
 
 
 def finish(all, codes=0, timeout=60):
     said = [p.communicate(timeout=timeout)[1] for p in all]
-    assert [p.returncode for p in all] == (codes if isinstance(codes, list) else [codes] * len(all)), said
+    assert [p.returncode for p in all] == (
+        codes if isinstance(codes, list) else [codes] * len(all)
+    ), said
     return said
 
 
@@ -46,36 +74,80 @@ def test_by_hand(tmp_path, together, net):
 
 def test_congestion_control(tmp_path, together):
     for name, said in (('reno', 'congestion control reno in place of'), ('system', None)):
-        err = finish(ranks(tmp_path / name, f'127.0.0.1:{port()}', more=['--net', f'zmq:ipc=no,congestion={name}'], env=lambda r: {'WEIR_DEBUG': 'info,net'}))
+        err = finish(
+            ranks(
+                tmp_path / name,
+                f'127.0.0.1:{port()}',
+                more=['--net', f'zmq:ipc=no,congestion={name}'],
+                env=lambda r: {'WEIR_DEBUG': 'info,net'},
+            )
+        )
         assert end(tmp_path / name)['params_hash'] == together
         assert all((said in e) if said else ('congestion control' not in e) for e in err), err
-    err = finish(ranks(tmp_path / 'none', f'127.0.0.1:{port()}', which=[0], more=['--net', 'zmq:ipc=no,congestion=nosuch']), 16)[0]
+    err = finish(
+        ranks(
+            tmp_path / 'none',
+            f'127.0.0.1:{port()}',
+            which=[0],
+            more=['--net', 'zmq:ipc=no,congestion=nosuch'],
+        ),
+        16,
+    )[0]
     assert 'congestion=nosuch' in err and 'reno' in err
 
 
 def test_with_key(tmp_path, together, key):
-    finish(ranks(tmp_path / 'run', f'127.0.0.1:{port()}', more=['--net', 'zmq:ipc=no'], env=lambda r: {'WEIR_KEY': key}))
+    finish(
+        ranks(
+            tmp_path / 'run',
+            f'127.0.0.1:{port()}',
+            more=['--net', 'zmq:ipc=no'],
+            env=lambda r: {'WEIR_KEY': key},
+        )
+    )
     assert end(tmp_path / 'run')['params_hash'] == together
-    with open(key) as f: secret = f.read().split()[-1]
+    with open(key) as f:
+        secret = f.read().split()[-1]
     for top, _, files in os.walk(tmp_path / 'run'):
         for name in files:
-            with open(os.path.join(top, name), 'rb') as f: assert secret.encode() not in f.read(), name
+            with open(os.path.join(top, name), 'rb') as f:
+                assert secret.encode() not in f.read(), name
 
 
 def test_torchrun_variables(tmp_path, together):
     p = port()
     with socket.socket() as store:  # torchrun's own store holds MASTER_PORT
-        store.bind(('127.0.0.1', p)); store.listen()
-        finish(ranks(tmp_path / 'run', env=lambda r: {
-            'RANK': str(r), 'WORLD_SIZE': str(SIZE), 'LOCAL_RANK': str(r), 'LOCAL_WORLD_SIZE': str(SIZE), 'MASTER_ADDR': '127.0.0.1',
-            'MASTER_PORT': str(p), 'TORCHELASTIC_RUN_ID': 'none'}))
+        store.bind(('127.0.0.1', p))
+        store.listen()
+        finish(
+            ranks(
+                tmp_path / 'run',
+                env=lambda r: {
+                    'RANK': str(r),
+                    'WORLD_SIZE': str(SIZE),
+                    'LOCAL_RANK': str(r),
+                    'LOCAL_WORLD_SIZE': str(SIZE),
+                    'MASTER_ADDR': '127.0.0.1',
+                    'MASTER_PORT': str(p),
+                    'TORCHELASTIC_RUN_ID': 'none',
+                },
+            )
+        )
     assert end(tmp_path / 'run')['params_hash'] == together
     assert events(tmp_path / 'run', 'start')[0]['rank_source'] == 'torchrun'
 
 
 def slurm(r):
-    return {'SLURM_PROCID': str(r), 'SLURM_NTASKS': str(SIZE), 'SLURM_LOCALID': str(r), 'SLURM_NODEID': '0', 'SLURM_STEP_ID': '0',
-            'SLURM_JOB_ID': str(os.getpid()), 'SLURM_JOB_NODELIST': 'localhost', 'SLURM_TASKS_PER_NODE': str(SIZE)}
+    return {
+        'SLURM_PROCID': str(r),
+        'SLURM_NTASKS': str(SIZE),
+        'SLURM_LOCALID': str(r),
+        'SLURM_NODEID': '0',
+        'SLURM_STEP_ID': '0',
+        'SLURM_JOB_ID': str(os.getpid()),
+        'SLURM_JOB_NODELIST': 'localhost',
+        'SLURM_TASKS_PER_NODE': str(SIZE),
+    }
 
 
 def test_slurm_variables(tmp_path, together):
@@ -95,7 +167,11 @@ def test_wrong_key_is_named(tmp_path, key, together):
     other, at = str(tmp_path / 'other.key'), f'127.0.0.1:{port()}'
     weir('keygen', other)
     good = ranks(tmp_path / 'run', at, which=[0, 1, 2], more=['--key', key])
-    said = finish(ranks(tmp_path / 'x', at, which=[3], more=['--key', other]) + ranks(tmp_path / 'x', at, which=[3]), 15)
+    said = finish(
+        ranks(tmp_path / 'x', at, which=[3], more=['--key', other])
+        + ranks(tmp_path / 'x', at, which=[3]),
+        15,
+    )
     assert f'the key in {other} is not' in said[0] and 'the run has a key' in said[1]
     said = finish(good + ranks(tmp_path / 'x', at, which=[3], more=['--key', key]))
     assert f'a process at 127.0.0.1 was not let in at {at}' in said[0]
@@ -106,17 +182,29 @@ def test_closed_by_default(tmp_path, key):
     at = '192.0.2.1:29500'  # an address for documentation: nobody's
     assert 'weir keygen' in finish(ranks(tmp_path / 'run', at, which=[0]), 15)[0]
     os.chmod(key, 0o644)
-    try: assert f'chmod 600 {key}' in finish(ranks(tmp_path / 'run', at, which=[0], more=['--key', key]), 15)[0]
-    finally: os.chmod(key, 0o600)
-    assert 'which of the two' in finish(ranks(tmp_path / 'run', at, which=[0], more=['--key', key, '--insecure']), 2)[0]
+    try:
+        assert (
+            f'chmod 600 {key}'
+            in finish(ranks(tmp_path / 'run', at, which=[0], more=['--key', key]), 15)[0]
+        )
+    finally:
+        os.chmod(key, 0o600)
+    assert (
+        'which of the two'
+        in finish(ranks(tmp_path / 'run', at, which=[0], more=['--key', key, '--insecure']), 2)[0]
+    )
     assert 'exists' in weir('keygen', key, code=2)[1]
 
 
 @pytest.mark.parametrize('trial', range(4))
 def test_killed_rank_is_named(tmp_path, trial):
     out, victim = tmp_path / 'run', trial
-    all = ranks(out, f'127.0.0.1:{port()}', more=['--steps', 10 ** 6, '--net', 'zmq:ipc=no' if trial % 2 else 'zmq'],
-                common=[x for i, x in enumerate(COMMON) if x != '--steps' and COMMON[i - 1] != '--steps'])
+    all = ranks(
+        out,
+        f'127.0.0.1:{port()}',
+        more=['--steps', 10**6, '--net', 'zmq:ipc=no' if trial % 2 else 'zmq'],
+        common=[x for i, x in enumerate(COMMON) if x != '--steps' and COMMON[i - 1] != '--steps'],
+    )
     wait_for(lambda: os.path.exists(out / 'log.jsonl') and len(events(out, 'step')) > 2)
     time.sleep(0.1 * trial)
     all[victim].send_signal(signal.SIGKILL)
@@ -124,5 +212,9 @@ def test_killed_rank_is_named(tmp_path, trial):
     said = finish(all, [-9 if r == victim else 10 for r in range(SIZE)], 10)
     assert time.time() - killed < 2
     for r in range(SIZE):
-        if r != victim: assert re.search(rf'rank {victim} \(host .*, pid {all[victim].pid}\) ended in phase \w+ of step \d+', said[r]), said[r]
+        if r != victim:
+            assert re.search(
+                rf'rank {victim} \(host .*, pid {all[victim].pid}\) ended in phase \w+ of step \d+',
+                said[r],
+            ), said[r]
     assert not leftovers(out)

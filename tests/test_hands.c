@@ -1,5 +1,6 @@
-/* What is held back, in machines with several workers and in groups that change: whoever has it, nothing is lost. All in the simulated world, on
- * gradients that are whole numbers, so that sums are exact. */
+/* What is held back, in machines with several workers and in groups that change: whoever has it,
+ * nothing is lost. All in the simulated world, on gradients that are whole numbers, so that sums
+ * are exact. */
 #include "help_ranks.h"
 #include "exchange/exchange.h"
 #include "train/gather.h"
@@ -13,7 +14,15 @@
 enum { N = 6100, MOST = 6 };
 
 /* A rank's model, and what all of them came to. */
-typedef struct model { weir_tensor t[3]; float param[N], grad[N + WEIR_NOTES]; weir_lane *lane; int lanes; weir_group g; weir_coll_use coll; void *self; } model;
+typedef struct model {
+    weir_tensor t[3];
+    float param[N], grad[N + WEIR_NOTES];
+    weir_lane *lane;
+    int lanes;
+    weir_group g;
+    weir_coll_use coll;
+    void *self;
+} model;
 
 typedef struct job {
     const char *codec, *optim, *exchange;
@@ -22,7 +31,8 @@ typedef struct job {
     uint64_t hash[MOST], fields[MOST];
     uint64_t bytes;
     float param[MOST][N];
-    double put[N], sent[N], held[N], before[2][N], after[2][N]; /* over all ranks; before and after: held and momentum */
+    /* over all ranks; before and after: held and momentum */
+    double put[N], sent[N], held[N], before[2][N], after[2][N];
     double idle; /* held by those who lead no machine */
 } job;
 
@@ -39,7 +49,14 @@ static uint64_t fold(uint64_t h, const void *data, size_t n)
 
 static weir_exchange_env env(model *m, const job *j, weir_arena *a)
 {
-    return (weir_exchange_env){.same = &m->g, .all = &m->g, .coll = &m->coll, .lane = m->lane, .lanes = m->lanes, .arena = a, .seed = 7, .clip = j->clip};
+    return (weir_exchange_env){.same = &m->g,
+                               .all = &m->g,
+                               .coll = &m->coll,
+                               .lane = m->lane,
+                               .lanes = m->lanes,
+                               .arena = a,
+                               .seed = 7,
+                               .clip = j->clip};
 }
 
 static weir_err open_model(model *m, const job *j, weir_arena *a)
@@ -52,7 +69,8 @@ static weir_err open_model(model *m, const job *j, weir_arena *a)
     m->t[2] = (weir_tensor){"b", 6000, 100, 1, {100}, false, 1};
     for (int i = 0; i < N; i++)
         m->param[i] = (float)(i % 31) / 32;
-    WEIR_TRY(weir_buckets_cut(m->t, 3, &(weir_cut_rules){.bytes = 8192, .small = WEIR_SMALL}, m->param, m->grad, a, &b, &m->lanes));
+    WEIR_TRY(weir_buckets_cut(m->t, 3, &(weir_cut_rules){.bytes = 8192, .small = WEIR_SMALL},
+                              m->param, m->grad, a, &b, &m->lanes));
     WEIR_TRY(weir_lanes_make(b, m->lanes, j->codec, j->optim, a, &m->lane));
     m->lane[m->lanes - 1].notes = WEIR_NOTES;
     WEIR_TRY(weir_plug_make(&x->plug, "exchange", j->exchange, a, &m->self));
@@ -61,7 +79,10 @@ static weir_err open_model(model *m, const job *j, weir_arena *a)
 }
 
 /* What a machine puts in; its workers' parts add up to it. */
-static float whole(int machine, uint64_t step, int i) { return (float)((i * 7 + machine * 5 + (int)step * 3 + i * i % 11) % 15 - 7); }
+static float whole(int machine, uint64_t step, int i)
+{
+    return (float)((i * 7 + machine * 5 + (int)step * 3 + i * i % 11) % 15 - 7);
+}
 
 static float part(int machine, int member, int split, uint64_t step, int i)
 {
@@ -74,7 +95,10 @@ static float part(int machine, int member, int split, uint64_t step, int i)
 
 static weir_err one_step(model *m, job *j, int machine, int member, uint64_t step)
 {
-    weir_commit c = {.turn = {.step = step, .epochs = 10}, .rate = 0.125, .clip = j->clip, .keep = true};
+    weir_commit c = {.turn = {.step = step, .epochs = 10},
+                     .rate = 0.125,
+                     .clip = j->clip,
+                     .keep = true};
 
     for (int i = 0; i < N + WEIR_NOTES; i++)
         m->grad[i] = part(machine, member, j->split, step, i);
@@ -105,9 +129,13 @@ static void add_sent(const model *m, job *j)
 }
 
 /* The fields of a checkpoint, by name, length and rule. */
-typedef struct lister { weir_io io; uint64_t hash; } lister;
+typedef struct lister {
+    weir_io io;
+    uint64_t hash;
+} lister;
 
-static weir_err list_range(weir_io *io, const char *name, float *p, size_t at, size_t n, size_t all, weir_keep keep)
+static weir_err list_range(weir_io *io, const char *name, float *p, size_t at, size_t n, size_t all,
+                           weir_keep keep)
 {
     lister *l = (lister *)io;
 
@@ -168,7 +196,8 @@ static weir_err level_rank(weir_net *net, void *arg)
     return err;
 }
 
-static job *level(const char *net, int size, int split, const char *codec, const char *optim, const char *exchange, double clip)
+static job *level(const char *net, int size, int split, const char *codec, const char *optim,
+                  const char *exchange, double clip)
 {
     job *j = calloc(1, sizeof *j);
     ranks r = {.net = net, .size = size, .fn = level_rank, .arg = j};
@@ -182,11 +211,13 @@ static job *level(const char *net, int size, int split, const char *codec, const
     ranks_all_ok(&r);
     for (int i = 1; i < size; i++)
         if (j->hash[i] != j->hash[0] || j->fields[i] != j->fields[0])
-            fail_msg("%s: rank %d has other %s than rank 0", codec, i, j->hash[i] != j->hash[0] ? "parameters" : "fields to save");
+            fail_msg("%s: rank %d has other %s than rank 0", codec, i,
+                     j->hash[i] != j->hash[0] ? "parameters" : "fields to save");
     return j;
 }
 
-/* Two machines of two are to the codec what two ranks are: the same parameters to the last bit, the same bytes between them. */
+/* Two machines of two are to the codec what two ranks are: the same parameters to the last bit, the
+ * same bytes between them. */
 static void check_levels(const char *codec, double clip)
 {
     const char *optim = "sgd:momentum=0.5";
@@ -198,12 +229,15 @@ static void check_levels(const char *codec, double clip)
     if (four->hash[0] != two->hash[0] || said->hash[0] != two->hash[0])
         fail_msg("%s: two machines of two are not as two ranks", codec);
     if (four->bytes != two->bytes + 2 * one->bytes)
-        fail_msg("%s: %llu bytes between machines, %llu between two ranks", codec, (unsigned long long)(four->bytes - 2 * one->bytes), (unsigned long long)two->bytes);
+        fail_msg("%s: %llu bytes between machines, %llu between two ranks", codec,
+                 (unsigned long long)(four->bytes - 2 * one->bytes),
+                 (unsigned long long)two->bytes);
     if (four->idle > 0)
         fail_msg("%s: one that does not lead holds something back", codec);
     for (int i = 0; i < N; i++)
         if (four->held[i] != two->held[i])
-            fail_msg("%s: element %d: leaders hold back %g, two ranks %g", codec, i, four->held[i], two->held[i]);
+            fail_msg("%s: element %d: leaders hold back %g, two ranks %g", codec, i, four->held[i],
+                     two->held[i]);
     free(two);
     free(four);
     free(one);
@@ -234,7 +268,8 @@ static void check_kept(const char *codec)
 
     for (int i = 0; i < N; i++)
         if (j->sent[i] + j->held[i] != j->put[i])
-            fail_msg("%s: element %d: %g sent and %g held back of %g", codec, i, j->sent[i], j->held[i], j->put[i]);
+            fail_msg("%s: element %d: %g sent and %g held back of %g", codec, i, j->sent[i],
+                     j->held[i], j->put[i]);
     free(j);
 }
 
@@ -249,12 +284,16 @@ static void kept(void **state)
 /* On one machine nothing is compressed. */
 static void check_one(const char *codec, double clip)
 {
-    job *coded = level("sim:nodes=3,machine=3", 3, 3, codec, "sgd:momentum=0.9", "allreduce:hier=yes", clip);
-    job *dense = level("sim:nodes=3,machine=3", 3, 3, "none", "sgd:momentum=0.9", "allreduce", clip);
+    job *coded =
+        level("sim:nodes=3,machine=3", 3, 3, codec, "sgd:momentum=0.9", "allreduce:hier=yes", clip);
+    job *dense =
+        level("sim:nodes=3,machine=3", 3, 3, "none", "sgd:momentum=0.9", "allreduce", clip);
 
     for (int i = 0; i < N; i++)
-        if (!(fabsf(coded->param[0][i] - dense->param[0][i]) <= 1e-5f * fmaxf(1, fabsf(dense->param[0][i]))))
-            fail_msg("%s: element %d is %g, dense %g", codec, i, (double)coded->param[0][i], (double)dense->param[0][i]);
+        if (!(fabsf(coded->param[0][i] - dense->param[0][i]) <=
+              1e-5f * fmaxf(1, fabsf(dense->param[0][i]))))
+            fail_msg("%s: element %d is %g, dense %g", codec, i, (double)coded->param[0][i],
+                     (double)dense->param[0][i]);
     free(coded);
     free(dense);
 }
@@ -273,7 +312,8 @@ static void one_machine(void **state)
 
 enum { PHASES = 3, EACH = 4 };
 /* 4 -> 3 -> 5: one leaves, two others come, one of them before all */
-static const int first[] = {0, 1, 2, 3}, last[PHASES][5] = {{0}, {1, 2, 3}, {4, 1, 2, 3, 5}}, count[] = {4, 3, 5};
+static const int first[] = {0, 1, 2, 3}, last[PHASES][5] = {{0}, {1, 2, 3}, {4, 1, 2, 3, 5}},
+                 count[] = {4, 3, 5};
 
 static int place(const int *ranks, int n, int rank)
 {
@@ -284,7 +324,8 @@ static int place(const int *ranks, int n, int rank)
     return i < n ? i : -1;
 }
 
-static weir_err enter(model *m, const job *j, weir_net *net, int phase, const int *ranks, bool open, weir_arena *a)
+static weir_err enter(model *m, const job *j, weir_net *net, int phase, const int *ranks, bool open,
+                      weir_arena *a)
 {
     weir_exchange_env e;
 
@@ -343,10 +384,12 @@ static void check_whole(const job *j, double off)
 {
     for (int i = 0; i < N; i++) {
         if (fabs(j->sent[i] + j->held[i] - j->put[i]) > off && !strcmp(j->optim, "sgd"))
-            fail_msg("%s, %s: element %d: %g sent and %g held back of %g", j->codec, j->exchange, i, j->sent[i], j->held[i], j->put[i]);
+            fail_msg("%s, %s: element %d: %g sent and %g held back of %g", j->codec, j->exchange, i,
+                     j->sent[i], j->held[i], j->put[i]);
         for (int k = 0; k < 2; k++)
             if (fabs(j->before[k][i] - j->after[k][i]) > off)
-                fail_msg("%s, %s: element %d: %s was %g, and is %g", j->codec, j->exchange, i, k ? "momentum" : "what is held back", j->before[k][i], j->after[k][i]);
+                fail_msg("%s, %s: element %d: %s was %g, and is %g", j->codec, j->exchange, i,
+                         k ? "momentum" : "what is held back", j->before[k][i], j->after[k][i]);
     }
 }
 
@@ -365,26 +408,54 @@ static void check_changing(const char *codec, const char *optim, const char *exc
 
 static void changing(void **state)
 {
-    static const struct { const char *codec; double off; } codec[] = {
-        {"strom:tau=4", 0}, {"topk", 0}, {"redsync:quantise=no,warmup=0", 0}, {"strom", 1e-3}, {"onebit", 1e-3}, {"int8:residual=yes", 1e-3}, {"sign", 1e-3},
-        {"dgc", 0}, {"half:residual=yes", 1e-3}, {"half:bf16,residual=yes", 1e-3}, {"redsync:warmup=0", 1e-3}, {"qsgd:residual=yes", 1e-2}, {"terngrad:residual=yes", 1e-2}, {"powersgd", 1e-2}};
+    static const struct {
+        const char *codec;
+        double off;
+    } codec[] = {{"strom:tau=4", 0},
+                 {"topk", 0},
+                 {"redsync:quantise=no,warmup=0", 0},
+                 {"strom", 1e-3},
+                 {"onebit", 1e-3},
+                 {"int8:residual=yes", 1e-3},
+                 {"sign", 1e-3},
+                 {"dgc", 0},
+                 {"half:residual=yes", 1e-3},
+                 {"half:bf16,residual=yes", 1e-3},
+                 {"redsync:warmup=0", 1e-3},
+                 {"qsgd:residual=yes", 1e-2},
+                 {"terngrad:residual=yes", 1e-2},
+                 {"powersgd", 1e-2}};
 
     (void)state;
     for (size_t i = 0; i < sizeof codec / sizeof *codec; i++)
         for (int hier = 0; hier < 2; hier++) {
-            check_changing(codec[i].codec, "sgd", hier ? "allreduce:hier=yes,each=2" : "allreduce", codec[i].off);
-            check_changing(codec[i].codec, "sgd:momentum=0.5", hier ? "allreduce:hier=yes,each=2" : "allreduce", fmax(codec[i].off, 1e-3));
+            check_changing(codec[i].codec, "sgd", hier ? "allreduce:hier=yes,each=2" : "allreduce",
+                           codec[i].off);
+            check_changing(codec[i].codec, "sgd:momentum=0.5",
+                           hier ? "allreduce:hier=yes,each=2" : "allreduce",
+                           fmax(codec[i].off, 1e-3));
         }
     check_changing("auto:among=[onebit+strom:tau=4],try=1", "sgd", "allreduce", 1e-3);
 }
 
 /* ---- saved, and taken up by others ---- */
 
-/* A checkpoint as docs/WIRE.md has it: what each worker has of its own stands one worker behind the other, by the tensor's name. */
+/* A checkpoint as docs/WIRE.md has it: what each worker has of its own stands one worker behind the
+ * other, by the tensor's name. */
 enum { FIELDS = 64 };
-typedef struct shelf { weir_io io; int fields, me, size; struct { char name[128]; float *x; size_t n; } field[FIELDS]; } shelf; /* io first */
+/* io first */
+typedef struct shelf {
+    weir_io io;
+    int fields, me, size;
+    struct {
+        char name[128];
+        float *x;
+        size_t n;
+    } field[FIELDS];
+} shelf;
 
-static weir_err shelf_range(weir_io *io, const char *name, float *p, size_t at, size_t n, size_t whole, weir_keep keep)
+static weir_err shelf_range(weir_io *io, const char *name, float *p, size_t at, size_t n,
+                            size_t whole, weir_keep keep)
 {
     shelf *s = (shelf *)io;
     bool each = !io->loading && (keep == WEIR_KEEP_SUM || keep == WEIR_KEEP_MEAN);
@@ -403,7 +474,8 @@ static weir_err shelf_range(weir_io *io, const char *name, float *p, size_t at, 
     CHECK(s->field[k].x && s->field[k].n == all);
     at += each ? (size_t)s->me * whole : 0;
     if (n)
-        memcpy(io->loading ? p : s->field[k].x + at, io->loading ? s->field[k].x + at : p, n * sizeof *p);
+        memcpy(io->loading ? p : s->field[k].x + at, io->loading ? s->field[k].x + at : p,
+               n * sizeof *p);
     return WEIR_OK;
 }
 
@@ -422,7 +494,11 @@ static weir_err lanes_state(void *arg, weir_io *io)
     return WEIR_OK;
 }
 
-typedef struct saving { job *j; shelf *from, *to; int phase, before; } saving;
+typedef struct saving {
+    job *j;
+    shelf *from, *to;
+    int phase, before;
+} saving;
 
 /* A run of its own, by so many workers, from what others have left. */
 static weir_err saving_rank(weir_net *net, void *arg)
@@ -437,7 +513,8 @@ static weir_err saving_rank(weir_net *net, void *arg)
     if (!err)
         err = open_model(m, s->j, a);
     if (!err && s->from)
-        err = weir_dealt_state(&(weir_dealt){s->before, m->g.size, m->g.me, lanes_state, m}, &s->from->io);
+        err = weir_dealt_state(&(weir_dealt){s->before, m->g.size, m->g.me, lanes_state, m},
+                               &s->from->io);
     if (!err && s->from)
         add_pair(m, s->j->after[0], s->j->after[1]);
     for (uint64_t step = 0; step < EACH && !err; step++) {
@@ -484,21 +561,38 @@ static void check_saved(const char *codec, const char *optim, const char *exchan
 /* 4, then 3, then 5 workers. */
 static void saved(void **state)
 {
-    static const struct { const char *codec; double off; } codec[] = {
-        {"strom:tau=4", 0}, {"topk", 0}, {"dgc", 0}, {"redsync:quantise=no,warmup=0", 0}, {"strom", 1e-3}, {"redsync:warmup=0", 1e-3}, {"onebit", 1e-3}, {"sign", 1e-3}, {"half:residual=yes", 1e-3},
-        {"int8:residual=yes", 1e-3}, {"qsgd:residual=yes", 1e-2}, {"terngrad:residual=yes", 1e-2}, {"powersgd", 1e-2}, {"auto:among=[onebit+strom:tau=4],try=1", 1e-3}};
+    static const struct {
+        const char *codec;
+        double off;
+    } codec[] = {{"strom:tau=4", 0},
+                 {"topk", 0},
+                 {"dgc", 0},
+                 {"redsync:quantise=no,warmup=0", 0},
+                 {"strom", 1e-3},
+                 {"redsync:warmup=0", 1e-3},
+                 {"onebit", 1e-3},
+                 {"sign", 1e-3},
+                 {"half:residual=yes", 1e-3},
+                 {"int8:residual=yes", 1e-3},
+                 {"qsgd:residual=yes", 1e-2},
+                 {"terngrad:residual=yes", 1e-2},
+                 {"powersgd", 1e-2},
+                 {"auto:among=[onebit+strom:tau=4],try=1", 1e-3}};
 
     (void)state;
     for (size_t i = 0; i < sizeof codec / sizeof *codec; i++)
         for (int hier = 0; hier < 2 && !(hier && !strncmp(codec[i].codec, "auto", 4)); hier++) {
-            check_saved(codec[i].codec, "sgd", hier ? "allreduce:hier=yes,each=2" : "allreduce", codec[i].off);
-            check_saved(codec[i].codec, "sgd:momentum=0.5", hier ? "allreduce:hier=yes,each=2" : "allreduce", fmax(codec[i].off, 1e-3));
+            check_saved(codec[i].codec, "sgd", hier ? "allreduce:hier=yes,each=2" : "allreduce",
+                        codec[i].off);
+            check_saved(codec[i].codec, "sgd:momentum=0.5",
+                        hier ? "allreduce:hier=yes,each=2" : "allreduce", fmax(codec[i].off, 1e-3));
         }
 }
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(levels), cmocka_unit_test(clipped), cmocka_unit_test(kept), cmocka_unit_test(one_machine),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(levels),   cmocka_unit_test(clipped),
+                                       cmocka_unit_test(kept),     cmocka_unit_test(one_machine),
                                        cmocka_unit_test(changing), cmocka_unit_test(saved)};
 
     if (argc > 1)

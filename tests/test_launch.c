@@ -1,4 +1,5 @@
-/* test_launch.c - the launcher, with this program as what it launches; and the variables that ranks find their place by. */
+/* test_launch.c - the launcher, with this program as what it launches; and the variables that ranks
+ * find their place by. */
 #include "help_ranks.h"
 #include "net/launch.h"
 #include "net/place.h"
@@ -36,7 +37,8 @@ static weir_err exchange(weir_net *n, void *arg)
         for (int p = 0; p < weir_net_size(n); p++)
             WEIR_TRY(weir_net_send_wait(n, p, weir_tag(WEIR_CHANNEL_TEST, step, 0), &p, sizeof p));
         for (int p = 0; p < weir_net_size(n); p++)
-            WEIR_TRY(weir_net_recv_wait(n, p, weir_tag(WEIR_CHANNEL_TEST, step, 0), &x, sizeof x, NULL));
+            WEIR_TRY(
+                weir_net_recv_wait(n, p, weir_tag(WEIR_CHANNEL_TEST, step, 0), &x, sizeof x, NULL));
         if (step == 1)
             printf("rank %d pid %d run %s;\n", weir_net_rank(n), (int)getpid(), getenv("WEIR_RUN"));
     }
@@ -66,7 +68,8 @@ static int be_rank(const char *mode)
     setvbuf(stdout, NULL, _IOLBF, 0);
     weir_launched_find(&launched);
     if (!err && launched.lifeline >= 0)
-        err = weir_task_start(weir_rt_threads(), "lifeline", watch_lifeline, &launched.lifeline, &task);
+        err = weir_task_start(weir_rt_threads(), "lifeline", watch_lifeline, &launched.lifeline,
+                              &task);
     if (!strcmp(mode, "handle"))
         signal(SIGTERM, leave_now);
     if (!strcmp(mode, "early") && place.rank == 1)
@@ -170,7 +173,8 @@ static void test_fails(void **state)
         assert_int_equal(end(&r), WEIR_INVALID);
         assert_int_equal(count(r.c.text, "weir: error: "), 1);
         assert_says(r.c.text, "weir: error: rank 1 (host ");
-        assert_says(r.c.text, ", phase load): the data file is bad (exit 17)\n  line 2 of rank 1\n  line 3");
+        assert_says(r.c.text,
+                    ", phase load): the data file is bad (exit 17)\n  line 2 of rank 1\n  line 3");
         snprintf(line, sizeof line, "[1] line 0 of rank 1\n");
         assert_says(r.c.text, line);
         assert_null(strstr(r.c.text, "  line 1 of")); /* the last ten only */
@@ -196,7 +200,8 @@ static void test_killed(void **state)
         assert_int_equal(end(&r), WEIR_LOST);
         assert_true(seconds_now() - t < 5);
         assert_int_equal(count(r.c.text, "weir: error: "), 1);
-        snprintf(who, sizeof who, ", pid %d) was killed by signal 9 in phase exchange of step ", r.pid[k % 3]);
+        snprintf(who, sizeof who, ", pid %d) was killed by signal 9 in phase exchange of step ",
+                 r.pid[k % 3]);
         assert_says(r.c.text, who);
         assert_says(r.c.text, " (exit 10)\n");
     }
@@ -279,10 +284,26 @@ static void test_launcher_killed(void **state)
 
 static const char *const names[] = {"RANK",        "WORLD_SIZE",  "LOCAL_RANK", "LOCAL_WORLD_SIZE",
                                     "MASTER_ADDR", "MASTER_PORT", "WEIR_RUN",   "WEIR_BOARD"};
-static const char *const more_names[] = {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE",
-                                         "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID",
-                                         "SLURM_NODEID", "SLURM_STEP_ID", "SLURM_JOB_ID", "SLURM_JOB_NODELIST", "SLURM_STEP_NODELIST",
-                                         "SLURM_TASKS_PER_NODE", "SLURM_STEP_TASKS_PER_NODE", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT",
+static const char *const more_names[] = {"OMPI_COMM_WORLD_RANK",
+                                         "OMPI_COMM_WORLD_SIZE",
+                                         "OMPI_COMM_WORLD_LOCAL_RANK",
+                                         "OMPI_COMM_WORLD_LOCAL_SIZE",
+                                         "PMI_RANK",
+                                         "PMI_SIZE",
+                                         "MPI_LOCALRANKID",
+                                         "MPI_LOCALNRANKS",
+                                         "SLURM_PROCID",
+                                         "SLURM_NTASKS",
+                                         "SLURM_LOCALID",
+                                         "SLURM_NODEID",
+                                         "SLURM_STEP_ID",
+                                         "SLURM_JOB_ID",
+                                         "SLURM_JOB_NODELIST",
+                                         "SLURM_STEP_NODELIST",
+                                         "SLURM_TASKS_PER_NODE",
+                                         "SLURM_STEP_TASKS_PER_NODE",
+                                         "TORCHELASTIC_RUN_ID",
+                                         "TORCHELASTIC_RESTART_COUNT",
                                          NULL};
 enum { NAMES = sizeof names / sizeof names[0] };
 
@@ -305,7 +326,8 @@ static void test_variables(void **state)
     (void)state;
     assert_int_equal(look((const char *[NAMES]){0}, &p), WEIR_OK);
     assert_string_equal(p.source, "alone");
-    assert_true(p.rank == 0 && p.size == 1 && !p.run_dir[0] && p.host[0] && p.timeout == 30 && p.stall == 600);
+    assert_true(p.rank == 0 && p.size == 1 && !p.run_dir[0] && p.host[0] && p.timeout == 30 &&
+                p.stall == 600);
     assert_int_equal(look(good, &p), WEIR_OK);
     assert_string_equal(p.source, "torchrun");
     assert_string_equal(p.rendezvous, "node7:29501");
@@ -320,9 +342,12 @@ static void test_variables(void **state)
     static const struct {
         int at;
         const char *value;
-    } bad[] = {{0, "-1"},      {0, "4"},  {0, "x"},   {0, ""},  {0, "1 "},    {0, "99999999999999999999"},
-               {1, "0"},       {1, "-4"}, {1, "1"},   {2, "2"}, {2, "-2"},    {3, "5"},
-               {3, "0"},       {4, ""},   {4, "a b"}, {5, "0"}, {5, "70000"}, {5, "12x"},
+    } bad[] = {{0, "-1"},      {0, "4"},     {0, "x"},
+               {0, ""},        {0, "1 "},    {0, "99999999999999999999"},
+               {1, "0"},       {1, "-4"},    {1, "1"},
+               {2, "2"},       {2, "-2"},    {3, "5"},
+               {3, "0"},       {4, ""},      {4, "a b"},
+               {5, "0"},       {5, "70000"}, {5, "12x"},
                {6, "relative"}};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         memcpy(v, good, sizeof v);
@@ -339,7 +364,8 @@ static void test_variables(void **state)
     look((const char *[NAMES]){0}, &p);
 }
 
-/* Variables of those who start MPI programs: they tell the rank, if nobody before them does, and may not be contradicted. */
+/* Variables of those who start MPI programs: they tell the rank, if nobody before them does, and
+ * may not be contradicted. */
 static void test_mpi_variables(void **state)
 {
     static const char *const set[][4] = {
@@ -357,7 +383,8 @@ static void test_mpi_variables(void **state)
         setenv(set[i][2], "4", 1);
         setenv(set[i][3], "2", 1);
         if (i == 2) /* as under srun */
-            setenv("SLURM_PROCID", "2", 1), setenv("SLURM_STEP_ID", "0", 1), setenv("SLURM_JOB_ID", "7", 1), setenv("SLURM_JOB_NODELIST", "node7", 1);
+            setenv("SLURM_PROCID", "2", 1), setenv("SLURM_STEP_ID", "0", 1),
+                setenv("SLURM_JOB_ID", "7", 1), setenv("SLURM_JOB_NODELIST", "node7", 1);
         assert_int_equal(weir_place_find(-1, 0, NULL, &p), WEIR_OK);
         assert_string_equal(p.source, set[i][0]);
         assert_true(p.rank == 2 && p.size == 4 && p.local_rank == 2 && p.mpi);
@@ -367,7 +394,9 @@ static void test_mpi_variables(void **state)
         assert_says(weir_why_text(), "3 ranks");
         assert_says(weir_why_text(), "4 by");
         assert_int_equal(weir_place_find(1, 4, "host:99", &p), WEIR_MISFIT);
-        assert_int_equal(look((const char *[NAMES]){"1", "2", "1", "2", "node7", "29500", NULL, NULL}, &p), WEIR_OK);
+        assert_int_equal(
+            look((const char *[NAMES]){"1", "2", "1", "2", "node7", "29500", NULL, NULL}, &p),
+            WEIR_OK);
         assert_string_equal(p.source, "torchrun"); /* started by a program that MPI started */
         assert_true(p.rank == 1 && p.size == 2 && !p.mpi);
         setenv(set[i][1], "4", 1);
@@ -376,7 +405,8 @@ static void test_mpi_variables(void **state)
         for (int k = 1; k < 4; k++)
             unsetenv(set[i][k]);
     }
-    unsetenv("SLURM_PROCID"), unsetenv("SLURM_STEP_ID"), unsetenv("SLURM_JOB_ID"), unsetenv("SLURM_JOB_NODELIST");
+    unsetenv("SLURM_PROCID"), unsetenv("SLURM_STEP_ID"), unsetenv("SLURM_JOB_ID"),
+        unsetenv("SLURM_JOB_NODELIST");
 }
 
 static void test_flags(void **state)
@@ -415,38 +445,79 @@ static weir_err look_at(const char *const *set, weir_place *p)
 
 static void test_other_launchers(void **state)
 {
-    static const char *const ompi[] = {"OMPI_COMM_WORLD_RANK", "5", "OMPI_COMM_WORLD_SIZE", "8", "OMPI_COMM_WORLD_LOCAL_RANK", "1",
-                                       "OMPI_COMM_WORLD_LOCAL_SIZE", "4", "SLURM_PROCID", "0", "SLURM_NTASKS", "2", "SLURM_STEP_ID", "0", NULL};
-    static const char *const pmi[] = {"PMI_RANK", "1", "PMI_SIZE", "2", "MPI_LOCALRANKID", "1", "MPI_LOCALNRANKS", "2", NULL};
-    static const char *const slurm[] = {"SLURM_PROCID", "3", "SLURM_NTASKS", "5", "SLURM_LOCALID", "1", "SLURM_NODEID", "1", "SLURM_STEP_ID", "2",
-                                        "SLURM_JOB_ID", "77", "SLURM_JOB_NODELIST", "node[07-09,12],x", "SLURM_STEP_TASKS_PER_NODE", "2(x2),1", NULL};
+    static const char *const ompi[] = {"OMPI_COMM_WORLD_RANK",
+                                       "5",
+                                       "OMPI_COMM_WORLD_SIZE",
+                                       "8",
+                                       "OMPI_COMM_WORLD_LOCAL_RANK",
+                                       "1",
+                                       "OMPI_COMM_WORLD_LOCAL_SIZE",
+                                       "4",
+                                       "SLURM_PROCID",
+                                       "0",
+                                       "SLURM_NTASKS",
+                                       "2",
+                                       "SLURM_STEP_ID",
+                                       "0",
+                                       NULL};
+    static const char *const pmi[] = {
+        "PMI_RANK", "1", "PMI_SIZE", "2", "MPI_LOCALRANKID", "1", "MPI_LOCALNRANKS", "2", NULL};
+    static const char *const slurm[] = {"SLURM_PROCID",
+                                        "3",
+                                        "SLURM_NTASKS",
+                                        "5",
+                                        "SLURM_LOCALID",
+                                        "1",
+                                        "SLURM_NODEID",
+                                        "1",
+                                        "SLURM_STEP_ID",
+                                        "2",
+                                        "SLURM_JOB_ID",
+                                        "77",
+                                        "SLURM_JOB_NODELIST",
+                                        "node[07-09,12],x",
+                                        "SLURM_STEP_TASKS_PER_NODE",
+                                        "2(x2),1",
+                                        NULL};
     weir_place p;
 
     (void)state;
     assert_int_equal(look_at(ompi, &p), WEIR_OK);
     assert_string_equal(p.source, "openmpi");
-    assert_true(p.rank == 5 && p.size == 8 && p.local_rank == 1 && p.local_size == 4 && !p.rendezvous[0]);
+    assert_true(p.rank == 5 && p.size == 8 && p.local_rank == 1 && p.local_size == 4 &&
+                !p.rendezvous[0]);
     assert_int_equal(look_at(pmi, &p), WEIR_OK);
     assert_string_equal(p.source, "pmi");
     assert_true(p.rank == 1 && p.size == 2 && p.local_size == 2);
     assert_int_equal(look_at((const char *[]){"PMI_RANK", "1", NULL}, &p), WEIR_USAGE);
     assert_says(weir_why_text(), "PMI_SIZE is not set, but PMI_RANK is");
-    assert_int_equal(look_at((const char *[]){"PMI_RANK", "2", "PMI_SIZE", "2", NULL}, &p), WEIR_USAGE);
+    assert_int_equal(look_at((const char *[]){"PMI_RANK", "2", "PMI_SIZE", "2", NULL}, &p),
+                     WEIR_USAGE);
     assert_int_equal(look_at(slurm, &p), WEIR_OK);
     assert_string_equal(p.source, "slurm");
     assert_true(p.rank == 3 && p.size == 5 && p.local_rank == 1 && p.local_size == 2);
     assert_string_equal(p.job, "slurm 77 step 2");
     assert_true(!strncmp(p.rendezvous, "node07:2", 8));
     /* a job's script is no rank */
-    assert_int_equal(look_at((const char *[]){"SLURM_PROCID", "0", "SLURM_NTASKS", "5", "SLURM_JOB_ID", "77", NULL}, &p), WEIR_OK);
+    assert_int_equal(look_at((const char *[]){"SLURM_PROCID", "0", "SLURM_NTASKS", "5",
+                                              "SLURM_JOB_ID", "77", NULL},
+                             &p),
+                     WEIR_OK);
     assert_string_equal(p.source, "alone");
     look_at(NULL, &p);
 }
 
 static void test_slurm_lists(void **state)
 {
-    static const struct { const char *list, *first; } hosts[] = {
-        {"a", "a"}, {"a,b", "a"}, {"n[1-3]", "n1"}, {"n[007,9]", "n007"}, {"n[1-2]-ib,m", "n1-ib"}, {"n.x.y,b[1-2]", "n.x.y"}, {"rack[1-2]node[03-04]x,y", "rack1node03x"}};
+    static const struct {
+        const char *list, *first;
+    } hosts[] = {{"a", "a"},
+                 {"a,b", "a"},
+                 {"n[1-3]", "n1"},
+                 {"n[007,9]", "n007"},
+                 {"n[1-2]-ib,m", "n1-ib"},
+                 {"n.x.y,b[1-2]", "n.x.y"},
+                 {"rack[1-2]node[03-04]x,y", "rack1node03x"}};
     char host[32];
 
     (void)state;
@@ -459,7 +530,8 @@ static void test_slurm_lists(void **state)
     assert_false(weir_slurm_first_host("n[1-2]m[3", host, sizeof host));
     assert_false(weir_slurm_first_host("n[1-2]a-name-of-thirty-characters", host, 20));
     assert_false(weir_slurm_first_host("n[x]", host, sizeof host));
-    assert_false(weir_slurm_first_host("a-name-of-far-more-than-thirty-one-characters", host, sizeof host));
+    assert_false(
+        weir_slurm_first_host("a-name-of-far-more-than-thirty-one-characters", host, sizeof host));
     assert_int_equal(weir_slurm_tasks("2(x3),1", 2), 2);
     assert_int_equal(weir_slurm_tasks("2(x3),1", 3), 1);
     assert_int_equal(weir_slurm_tasks("2(x3),1", 4), 0);
@@ -485,10 +557,12 @@ static void test_torchrun(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_variables), cmocka_unit_test(test_mpi_variables), cmocka_unit_test(test_flags),           cmocka_unit_test(test_ok),
-        cmocka_unit_test(test_fails),     cmocka_unit_test(test_killed),          cmocka_unit_test(test_stopped),
-        cmocka_unit_test(test_asked),     cmocka_unit_test(test_launcher_killed), cmocka_unit_test(test_other_launchers),
-        cmocka_unit_test(test_slurm_lists), cmocka_unit_test(test_torchrun),
+        cmocka_unit_test(test_variables),       cmocka_unit_test(test_mpi_variables),
+        cmocka_unit_test(test_flags),           cmocka_unit_test(test_ok),
+        cmocka_unit_test(test_fails),           cmocka_unit_test(test_killed),
+        cmocka_unit_test(test_stopped),         cmocka_unit_test(test_asked),
+        cmocka_unit_test(test_launcher_killed), cmocka_unit_test(test_other_launchers),
+        cmocka_unit_test(test_slurm_lists),     cmocka_unit_test(test_torchrun),
     };
 
     if (argc > 3 && !strcmp(argv[1], "run"))

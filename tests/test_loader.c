@@ -1,5 +1,5 @@
-/* test_loader.c - the plan's laws over many sizes; the loader against the plan, from any step, with failures and early ends; and the
- * made-up pictures it is tried on. */
+/* test_loader.c - the plan's laws over many sizes; the loader against the plan, from any step, with
+ * failures and early ends; and the made-up pictures it is tried on. */
 #include "data/loader.h"
 #include <math.h>
 #include <setjmp.h>
@@ -34,7 +34,8 @@ static weir_data_use open_data(const char *spec)
 
 /* ---- the plan ---- */
 
-/* Over ranks and micro-batches the shares follow one another without gap and differ by at most one. */
+/* Over ranks and micro-batches the shares follow one another without gap and differ by at most
+ * one. */
 static void check_shares(weir_plan p, uint64_t step)
 {
     uint64_t next = 0, first;
@@ -79,7 +80,11 @@ static void every_epoch_meets_every_sample_once(void **unused)
     (void)unused;
 
     for (int i = 0; i < 5 * 5 * 6 * 3; i++) {
-        weir_plan p = {.seed = 5, .count = counts[i % 5], .batch = batches[i / 5 % 5], .size = sizes[i / 25 % 6], .micro = micros[i / 150]};
+        weir_plan p = {.seed = 5,
+                       .count = counts[i % 5],
+                       .batch = batches[i / 5 % 5],
+                       .size = sizes[i / 25 % 6],
+                       .micro = micros[i / 150]};
         assert_int_equal(weir_plan_check(&p), WEIR_OK);
         check_epoch(&p, 0);
         check_epoch(&p, 3);
@@ -120,7 +125,8 @@ static void plans_that_mean_nothing_are_refused(void **unused)
 static const char small[] = "synth:shape=3x2x2,classes=3,count=50,test=1";
 
 /* What the loader must give as micro-batch m of a step, fetched directly. */
-static void expect_batch(const weir_data_use *data, const weir_plan *p, uint64_t step, int m, const weir_batch *got)
+static void expect_batch(const weir_data_use *data, const weir_plan *p, uint64_t step, int m,
+                         const weir_batch *got)
 {
     uint64_t index[64];
     weir_pick pick = {.part = WEIR_TRAIN, .seed = p->seed, .step = step, .index = index};
@@ -147,7 +153,8 @@ static void batches_come_in_order_from_any_step(void **unused)
     for (p.rank = 0; p.rank < p.size; p.rank++)
         for (uint64_t from = 0; from < 16; from += 5)
             for (int ahead = 1; ahead < 5; ahead += 3) {
-                assert_int_equal(weir_loader_open(weir_rt_threads(), &data, &p, from, ahead, &l), WEIR_OK);
+                assert_int_equal(weir_loader_open(weir_rt_threads(), &data, &p, from, ahead, &l),
+                                 WEIR_OK);
                 for (uint64_t step = from; step < 20; step++)
                     for (int m = 0; m < p.micro; m++) {
                         assert_int_equal(weir_loader_next(l, &batch), WEIR_OK);
@@ -242,7 +249,8 @@ static void an_error_arrives_in_its_place_and_stays(void **unused)
         assert_string_equal(weir_why_text(), "page 5 is torn");
     }
     weir_loader_close(l);
-    assert_int_equal(weir_loader_open(weir_rt_threads(), &data, &p, 5, 3, &l), WEIR_OK); /* an error that nobody asked for */
+    /* an error that nobody asked for */
+    assert_int_equal(weir_loader_open(weir_rt_threads(), &data, &p, 5, 3, &l), WEIR_OK);
     weir_loader_close(l);
     weir_data_close(&data);
 }
@@ -264,10 +272,11 @@ static weir_batch fetch(const weir_data_use *data, weir_part part, uint64_t firs
 
 static void synth_is_a_function_of_part_and_index(void **unused)
 {
-    weir_data_use a = open_data("synth:shape=1x5x5,classes=4"), b = open_data("synth:shape=1x5x5,classes=4"),
+    weir_data_use a = open_data("synth:shape=1x5x5,classes=4"),
+                  b = open_data("synth:shape=1x5x5,classes=4"),
                   other = open_data("synth:shape=1x5x5,classes=4,seed=2");
-    weir_batch x = fetch(&a, WEIR_TRAIN, 100, 8), y = fetch(&b, WEIR_TRAIN, 104, 4), z = fetch(&a, WEIR_TEST, 100, 8),
-               o = fetch(&other, WEIR_TRAIN, 100, 8);
+    weir_batch x = fetch(&a, WEIR_TRAIN, 100, 8), y = fetch(&b, WEIR_TRAIN, 104, 4),
+               z = fetch(&a, WEIR_TEST, 100, 8), o = fetch(&other, WEIR_TRAIN, 100, 8);
     (void)unused;
 
     assert_memory_equal(x.x + 4 * 25, y.x, 4 * 25 * sizeof(float));
@@ -278,7 +287,8 @@ static void synth_is_a_function_of_part_and_index(void **unused)
         assert_true(x.label[i] >= 0 && x.label[i] < 4);
 }
 
-/* Mean 0, deviation 1, and the nearest mean of the training part's classes tells the test part's apart. */
+/* Mean 0, deviation 1, and the nearest mean of the training part's classes tells the test part's
+ * apart. */
 static void synth_can_be_learnt(void **unused)
 {
     enum { N = 500, WIDTH = 12 * 12, CLASSES = 5 };
@@ -313,7 +323,8 @@ static void synth_can_be_learnt(void **unused)
 
 static void synth_shapes(void **unused)
 {
-    static const char *const bad[] = {"28x28", "0x1x1", "1x2x", "1x2x3x4", "x", "ax2x3", "1x-2x3", "1x 2x3",
+    static const char *const bad[] = {"28x28",       "0x1x1",         "1x2x",   "1x2x3x4",
+                                      "x",           "ax2x3",         "1x-2x3", "1x 2x3",
                                       "99999999999", "99999x99999x9", ""};
     weir_data_use use = open_data("synth:shape=784,classes=2,count=7,test=3");
     char spec[100];
@@ -322,7 +333,8 @@ static void synth_shapes(void **unused)
     assert_true(use.facts.dims == 1 && use.facts.dim[0] == 784 && use.facts.classes == 2);
     assert_true(use.facts.count[WEIR_TRAIN] == 7 && use.facts.count[WEIR_TEST] == 3);
     use = open_data("synth:shape=3x224x200");
-    assert_true(use.facts.dims == 3 && use.facts.dim[0] == 3 && use.facts.dim[1] == 224 && use.facts.dim[2] == 200);
+    assert_true(use.facts.dims == 3 && use.facts.dim[0] == 3 && use.facts.dim[1] == 224 &&
+                use.facts.dim[2] == 200);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         snprintf(spec, sizeof spec, "synth:shape=%s", bad[i]);
         assert_int_equal(weir_data_open(spec, &no_need, arena, &use), WEIR_USAGE);

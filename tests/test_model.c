@@ -35,7 +35,8 @@ static void parts_add_up(const char *spec)
     assert_true(fabs(whole - parts) <= 1e-6 * whole);
     for (int i = 0; i < b.tensors; i++)
         assert_true(relative(b.grad + b.tensor[i].at, g + b.tensor[i].at, b.tensor[i].n) < 2e-6);
-    /* twice the same, added, is twice the gradient to the bit; and a pass that does not add forgets all that */
+    /* twice the same, added, is twice the gradient to the bit; and a pass that does not add forgets
+     * all that */
     pass(&b, 0, 8, 0.125f, false);
     pass(&b, 0, 8, 0.125f, true);
     for (size_t i = 0; i < b.params; i++)
@@ -118,7 +119,8 @@ static void keep_ready(void *arg, int k)
     count_ready(&w->last, k);
     for (int i = 0; i < w->b->tensors; i++)
         if (w->b->tensor[i].ready == k)
-            memcpy(w->seen + w->b->tensor[i].at, w->b->grad + w->b->tensor[i].at, w->b->tensor[i].n * sizeof(float));
+            memcpy(w->seen + w->b->tensor[i].at, w->b->grad + w->b->tensor[i].at,
+                   w->b->tensor[i].n * sizeof(float));
 }
 
 static void ready_means_final(void **state)
@@ -174,8 +176,10 @@ static void steps_allocate_nothing(void **state)
 
 /* ---- running statistics ---- */
 
-static const char norm_net[] = "conv out=8 kernel=3 stride=4 bias=no\nbatchnorm a sync=yes\nrelu\nconv out=6 kernel=3 stride=2\n"
-                               "batchnorm b\nflatten\nbatchnorm c sync=yes\ndense out=classes\nsoftmax\n";
+static const char norm_net[] =
+    "conv out=8 kernel=3 stride=4 bias=no\nbatchnorm a sync=yes\nrelu\nconv out=6 kernel=3 "
+    "stride=2\n"
+    "batchnorm b\nflatten\nbatchnorm c sync=yes\ndense out=classes\nsoftmax\n";
 
 /* A model of the test's own, in a file beside nothing else. */
 static void open_text(bench *b, const char *text)
@@ -190,10 +194,13 @@ static void open_text(bench *b, const char *text)
 
 static double step_part(bench *b, int from, int n, int micro)
 {
-    weir_model_batch batch = {.n = n, .x = b->x + (size_t)from * b->pixels, .label = b->label + from};
+    weir_model_batch batch = {.n = n,
+                              .x = b->x + (size_t)from * b->pixels,
+                              .label = b->label + from};
     weir_score score = {0};
 
-    ok(weir_model_forward(b->model, &batch, &(weir_pass){.training = true, .micro = micro}, &score));
+    ok(weir_model_forward(b->model, &batch, &(weir_pass){.training = true, .micro = micro},
+                          &score));
     ok(weir_model_backward(b->model, 0.125f, micro > 0, NULL, NULL));
     return score.loss;
 }
@@ -313,7 +320,8 @@ static void *work(void *arg)
 static void workers_are_as_one(void **state)
 {
     static const char net[] =
-        "conv out=20 kernel=3 stride=2 bias=no\nbatchnorm sync=yes\nrelu x\nconv out=20 kernel=3 pad=1 bias=no\n"
+        "conv out=20 kernel=3 stride=2 bias=no\nbatchnorm sync=yes\nrelu x\nconv out=20 kernel=3 "
+        "pad=1 bias=no\n"
         "batchnorm sync=yes\nadd from=x\nrelu\nglobalavgpool\nflatten\ndense out=classes\n"
         "softmax\n";
     static const int share[WORKERS] = {5, 3, 0};
@@ -331,7 +339,10 @@ static void workers_are_as_one(void **state)
     float *sum = calloc(one.params, sizeof *sum);
     pthread_barrier_init(&all.gate, NULL, WORKERS);
     for (int k = 0; k < WORKERS; k++) {
-        w[k] = (worker){.all = &all, .me = k, .n = share[k], .first = k ? w[k - 1].first + share[k - 1] : 0};
+        w[k] = (worker){.all = &all,
+                        .me = k,
+                        .n = share[k],
+                        .first = k ? w[k - 1].first + share[k - 1] : 0};
         open_text(&w[k].b, net);
         assert_int_equal(pthread_create(&w[k].thread, NULL, work, &w[k]), 0);
     }
@@ -346,9 +357,11 @@ static void workers_are_as_one(void **state)
     }
     assert_true(fabs(loss - whole) < 1e-6 * whole);
     for (int i = 0; i < one.tensors; i++)
-        if (!(relative(sum + one.tensor[i].at, one.grad + one.tensor[i].at, one.tensor[i].n) < 3e-5))
+        if (!(relative(sum + one.tensor[i].at, one.grad + one.tensor[i].at, one.tensor[i].n) <
+              3e-5))
             fail_msg("%s of three workers is %g from that of one", one.tensor[i].name,
-                     relative(sum + one.tensor[i].at, one.grad + one.tensor[i].at, one.tensor[i].n));
+                     relative(sum + one.tensor[i].at, one.grad + one.tensor[i].at,
+                              one.tensor[i].n));
     for (int k = 0; k < WORKERS; k++)
         bench_close(&w[k].b);
     bench_close(&one);
@@ -358,10 +371,12 @@ static void workers_are_as_one(void **state)
 
 /* ---- dropout ---- */
 
-/* A net that passes its input on, so that the gradient of the weights before shows what was dropped. */
+/* A net that passes its input on, so that the gradient of the weights before shows what was
+ * dropped. */
 static void dropout_belongs_to_the_sample(void **state)
 {
-    static const char net[] = "flatten\ndense out=64\ndropout a rate=0.3\ndense out=32\ndropout b\ndense out=classes\nsoftmax\n";
+    static const char net[] = "flatten\ndense out=64\ndropout a rate=0.3\ndense out=32\ndropout "
+                              "b\ndense out=classes\nsoftmax\n";
     weir_pass pass = {.training = true, .seed = 5, .step = 7, .first = 100};
     weir_score whole = {0}, parts = {0}, other = {0}, evaluated = {0}, again = {0};
     weir_model_batch batch;
@@ -414,7 +429,8 @@ static void dropout_keeps_the_mean(void **state)
         dropped += r.y[i] == 0;
         assert_true(r.y[i] == 0 || fabsf(r.y[i] - 4 / 3.f) < 1e-6f);
     }
-    assert_true(fabs((double)dropped / (double)r.outs - 0.25) < 0.01 && fabs(sum / (double)r.outs - 1) < 0.02);
+    assert_true(fabs((double)dropped / (double)r.outs - 0.25) < 0.01 &&
+                fabs(sum / (double)r.outs - 1) < 0.02);
     assert_true(memcmp(r.y, r.y + r.outs / 2, r.outs / 2 * sizeof *r.y) != 0);
     rig_backward(&r);
     for (size_t i = 0; i < r.outs; i++)
@@ -429,8 +445,10 @@ static void vector_is_in_order(void **state)
     static const struct {
         const char *name;
         int ready;
-    } order[] = {{"dense3.weight", 0}, {"dense2.weight", 1}, {"dense1.weight", 2}, {"conv2.weight", 3}, {"dense3.bias", 0},
-                 {"dense2.bias", 1},   {"dense1.bias", 2},   {"conv2.bias", 3},    {"conv1.weight", 4}, {"conv1.bias", 4}};
+    } order[] = {{"dense3.weight", 0}, {"dense2.weight", 1}, {"dense1.weight", 2},
+                 {"conv2.weight", 3},  {"dense3.bias", 0},   {"dense2.bias", 1},
+                 {"dense1.bias", 2},   {"conv2.bias", 3},    {"conv1.weight", 4},
+                 {"conv1.bias", 4}};
     size_t at = 0;
     bench b;
 
@@ -466,8 +484,10 @@ static void initial_weights_are_named(void **state)
         sum += x;
         most = fabs(x) > most ? fabs(x) : most;
     }
-    assert_true(most <= bound && most > 0.99 * bound && fabs(sum / (double)first->n) < 0.02 * bound);
-    /* the same name, the same numbers, whatever else the model holds; another name or seed, others */
+    assert_true(most <= bound && most > 0.99 * bound &&
+                fabs(sum / (double)first->n) < 0.02 * bound);
+    /* the same name, the same numbers, whatever else the model holds; another name or seed,
+     * others */
     assert_memory_equal(a.param + first->at, b.param + other->at, first->n * sizeof(float));
     assert_true(fabs(a.param[first->at] / bound - a.param[second->at] * 8) > 1e-6);
     float *before = copy(a.param, a.params);
@@ -567,14 +587,22 @@ static void models_say_what_they_are(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(micro_batches_add_up),        cmocka_unit_test(no_samples_no_gradient),
-        cmocka_unit_test(runs_repeat_to_the_bit),      cmocka_unit_test(ready_means_final),
-        cmocka_unit_test(evaluation_scores_alike),     cmocka_unit_test(steps_allocate_nothing),
-        cmocka_unit_test(vector_is_in_order),          cmocka_unit_test(initial_weights_are_named),
-        cmocka_unit_test(bad_batches_are_refused),     cmocka_unit_test(unknown_models_are_refused),
-        cmocka_unit_test(statistics_change_at_commit), cmocka_unit_test(evaluation_uses_statistics),
-        cmocka_unit_test(workers_are_as_one),          cmocka_unit_test(dropout_belongs_to_the_sample),
-        cmocka_unit_test(dropout_keeps_the_mean),      cmocka_unit_test(bad_numbers_are_blamed),
+        cmocka_unit_test(micro_batches_add_up),
+        cmocka_unit_test(no_samples_no_gradient),
+        cmocka_unit_test(runs_repeat_to_the_bit),
+        cmocka_unit_test(ready_means_final),
+        cmocka_unit_test(evaluation_scores_alike),
+        cmocka_unit_test(steps_allocate_nothing),
+        cmocka_unit_test(vector_is_in_order),
+        cmocka_unit_test(initial_weights_are_named),
+        cmocka_unit_test(bad_batches_are_refused),
+        cmocka_unit_test(unknown_models_are_refused),
+        cmocka_unit_test(statistics_change_at_commit),
+        cmocka_unit_test(evaluation_uses_statistics),
+        cmocka_unit_test(workers_are_as_one),
+        cmocka_unit_test(dropout_belongs_to_the_sample),
+        cmocka_unit_test(dropout_keeps_the_mean),
+        cmocka_unit_test(bad_numbers_are_blamed),
         cmocka_unit_test(models_say_what_they_are),
     };
 

@@ -1,4 +1,5 @@
-/* test_net.c - the world of ZeroMQ: alone, its directory, places it refuses; and groups. What every world must do is in help_laws.h. */
+/* test_net.c - the world of ZeroMQ: alone, its directory, places it refuses; and groups. What every
+ * world must do is in help_laws.h. */
 #include "help_laws.h"
 #include "net/frame.h"
 #include "net/key.h"
@@ -121,7 +122,8 @@ int main(void)
         cmocka_unit_test(test_groups),
     };
 
-    void *keep = zmq_ctx_new(); /* libzmq's own set-up, which threads must not run at the same time, happens here once */
+    /* libzmq's own set-up, which threads must not run at the same time, happens here once */
+    void *keep = zmq_ctx_new();
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
 
     zmq_ctx_term(keep);

@@ -1,5 +1,6 @@
-/* test_net_far.c - the rendezvous: who comes late, twice, not at all, from another run or without the key; keys; and peers that die or
- * stop at the other end of a tcp link. Everything on loopback; between real hosts see docs/CLUSTER.md. */
+/* test_net_far.c - the rendezvous: who comes late, twice, not at all, from another run or without
+ * the key; keys; and peers that die or stop at the other end of a tcp link. Everything on loopback;
+ * between real hosts see docs/CLUSTER.md. */
 #include "help_ranks.h"
 #include "net/frame.h"
 #include "net/key.h"
@@ -68,20 +69,25 @@ static void invite(guest *g, int rank, int size, const char *at, const char *key
     ranks_far(&g->place, at, key);
 }
 
-static void come(guest *g) { assert_int_equal(weir_task_start(weir_rt_threads(), "guest", be_guest, g, &g->task), WEIR_OK); }
+static void come(guest *g)
+{
+    assert_int_equal(weir_task_start(weir_rt_threads(), "guest", be_guest, g, &g->task), WEIR_OK);
+}
 
 static void leave(guest *g, weir_err err, const char *says)
 {
     assert_int_equal(weir_task_join(g->task), WEIR_OK);
     if (g->err != err)
-        fail_msg("rank %d: %s, not %s: %s", g->place.rank, weir_err_name(g->err), weir_err_name(err), g->why);
+        fail_msg("rank %d: %s, not %s: %s", g->place.rank, weir_err_name(g->err),
+                 weir_err_name(err), g->why);
     assert_says(g->why, says);
 }
 
 /* Waits until somebody listens there. */
 static void wait_for_door(const char *at)
 {
-    void *context = zmq_ctx_new(), *s = zmq_socket(context, ZMQ_DEALER), *m = zmq_socket(context, ZMQ_PAIR);
+    void *context = zmq_ctx_new(), *s = zmq_socket(context, ZMQ_DEALER),
+         *m = zmq_socket(context, ZMQ_PAIR);
     char to[64], address[64];
 
     snprintf(to, sizeof to, "tcp://%s", at);
@@ -165,7 +171,9 @@ static void test_refused(void **state)
     leave(&job, WEIR_MISFIT, "is of another run, slurm 12 step 0");
     invite(&zero, 0, 3, at, NULL, 5);
     come(&zero);
-    snprintf(says, sizeof says, "two processes say they are rank 0: host here, pid %d and host here, pid %d", (int)getpid(), (int)getpid());
+    snprintf(says, sizeof says,
+             "two processes say they are rank 0: host here, pid %d and host here, pid %d",
+             (int)getpid(), (int)getpid());
     leave(&zero, WEIR_MISFIT, says);
     come(&g[1]);
     usleep(200000); /* which of the two came first is not what is tried */
@@ -252,7 +260,8 @@ static void test_wrong_keys(void **state)
     leave(&g[0], WEIR_SILENT, "rank 1 of 2 has not come");
 }
 
-/* One that knows the open half of the key, and encrypts to it, but has another key itself: refused before it is heard. */
+/* One that knows the open half of the key, and encrypts to it, but has another key itself: refused
+ * before it is heard. */
 static void test_stranger_that_knows_the_open_half(void **state)
 {
     guest g[2];
@@ -265,14 +274,18 @@ static void test_stranger_that_knows_the_open_half(void **state)
     for (int i = 0; i < 2; i++)
         invite(&g[i], i, 2, at, key_a, 20);
     come(&g[0]);
-    void *context = zmq_ctx_new(), *s = zmq_socket(context, ZMQ_DEALER), *m = zmq_socket(context, ZMQ_PAIR);
+    void *context = zmq_ctx_new(), *s = zmq_socket(context, ZMQ_DEALER),
+         *m = zmq_socket(context, ZMQ_PAIR);
     assert_int_equal(weir_key_read(key_a, &key), WEIR_OK);
     assert_int_equal(zmq_curve_keypair(open, secret), 0);
     zmq_setsockopt(s, ZMQ_LINGER, &(int){0}, sizeof(int));
     zmq_setsockopt(s, ZMQ_CURVE_SERVERKEY, key.open, 41);
     zmq_setsockopt(s, ZMQ_CURVE_PUBLICKEY, open, 41);
     zmq_setsockopt(s, ZMQ_CURVE_SECRETKEY, secret, 41);
-    assert_int_equal(zmq_socket_monitor(s, "inproc://m", ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH), 0);
+    assert_int_equal(zmq_socket_monitor(s, "inproc://m",
+                                        ZMQ_EVENT_HANDSHAKE_SUCCEEDED |
+                                            ZMQ_EVENT_HANDSHAKE_FAILED_AUTH),
+                     0);
     zmq_connect(m, "inproc://m");
     snprintf(to, sizeof to, "tcp://%s", at);
     zmq_connect(s, to);
@@ -308,9 +321,11 @@ static void test_key_files(void **state)
     assert_int_equal(weir_key_read(path, &b), WEIR_DENIED);
     assert_int_equal(weir_key_read("/tmp", &b), WEIR_DENIED);
     assert_int_equal(weir_key_make("/tmp/no/such/place"), WEIR_DISK);
-    static const char *const bad[] = {"", "weir cluster key 1\n", "weir cluster key 2\n0123456789012345678901234567890123456789\n",
-                                      "weir cluster key 1\n01234567890123456789012345678901234567\"\"\n",
-                                      "weir cluster key 1\n0123456789012345678901234567890123456789\nmore"};
+    static const char *const bad[] = {
+        "", "weir cluster key 1\n",
+        "weir cluster key 2\n0123456789012345678901234567890123456789\n",
+        "weir cluster key 1\n01234567890123456789012345678901234567\"\"\n",
+        "weir cluster key 1\n0123456789012345678901234567890123456789\nmore"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         f = fopen(path, "w");
         fputs(bad[i], f);
@@ -341,11 +356,13 @@ static void test_closed_by_default(void **state)
     g.place.insecure = true;
     come(&g);
     leave(&g, WEIR_MISFIT, "192.0.2.1, which is no address of this machine");
-    invite(&g, 0, 4, "127.0.0.1:29500", NULL, 1); /* a launcher tells that two of the four are elsewhere */
+    /* a launcher tells that two of the four are elsewhere */
+    invite(&g, 0, 4, "127.0.0.1:29500", NULL, 1);
     strcpy(g.place.source, "torchrun");
     g.place.local_size = 2;
     come(&g);
-    leave(&g, WEIR_MISFIT, "is the loopback address 127.0.0.1 here, but only 2 of the 4 ranks are on this machine");
+    leave(&g, WEIR_MISFIT,
+          "is the loopback address 127.0.0.1 here, but only 2 of the 4 ranks are on this machine");
     invite(&g, 0, 2, "no.such.host.invalid:29500", NULL, 1);
     come(&g);
     leave(&g, WEIR_USAGE, "no.such.host.invalid");
@@ -428,8 +445,9 @@ static int our_ports(int *port, int room)
 
     assert_non_null(f);
     while (fgets(line, sizeof line, f) && n < room)
-        if (sscanf(line, " %*d: %x:%x %*x:%*x %x %*x:%*x %*x:%*x %*x %*d %*d %lu", &address, &at, &state, &inode) == 4 && state == 10 &&
-            is_ours(inode))
+        if (sscanf(line, " %*d: %x:%x %*x:%*x %x %*x:%*x %*x:%*x %*x %*d %*d %lu", &address, &at,
+                   &state, &inode) == 4 &&
+            state == 10 && is_ours(inode))
             port[n++] = (int)at;
     fclose(f);
     return n;
@@ -437,7 +455,8 @@ static int our_ports(int *port, int room)
 
 static int first_event(const char *to, int events)
 {
-    void *context = zmq_ctx_new(), *s = zmq_socket(context, ZMQ_DEALER), *m = zmq_socket(context, ZMQ_PAIR);
+    void *context = zmq_ctx_new(), *s = zmq_socket(context, ZMQ_DEALER),
+         *m = zmq_socket(context, ZMQ_PAIR);
     char event[16], address[64];
     uint16_t what = 0;
 
@@ -475,8 +494,11 @@ static void test_every_port_is_locked(void **state)
     assert_int_equal(our_ports(port, 16), 4); /* the door and one each */
     for (int i = 0; i < 4; i++) {
         snprintf(to, sizeof to, "tcp://127.0.0.1:%d", port[i]);
-        int event = first_event(to, ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL);
-        assert_true(event == ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL || event == ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL);
+        int event =
+            first_event(to, ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL |
+                                ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL);
+        assert_true(event == ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL ||
+                    event == ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL);
     }
     for (int i = 0; i < 3; i++)
         leave(&g[i], WEIR_OK, "");
@@ -555,7 +577,9 @@ static void test_killed(void **state)
         usleep((useconds_t)(k * 700 % 5000));
         kill(c[k % 3].pid, SIGKILL);
         t = seconds_now();
-        snprintf(who, sizeof who, "end: rank %d (host here, pid %d) ended in phase exchange of step ", k % 3, (int)c[k % 3].pid);
+        snprintf(who, sizeof who,
+                 "end: rank %d (host here, pid %d) ended in phase exchange of step ", k % 3,
+                 (int)c[k % 3].pid);
         end_rank(&c[(k + 1) % 3], WEIR_LOST, who);
         end_rank(&c[(k + 2) % 3], WEIR_LOST, who);
         assert_true(seconds_now() - t < 5);
@@ -619,7 +643,8 @@ static void test_stopped(void **state)
     snprintf(who, sizeof who, "end: rank 1 (host here, pid %d) was silent for 2.", (int)c[1].pid);
     for (int i = 0; i < 3; i += 2) {
         end_rank(&c[i], WEIR_SILENT, who);
-        assert_says(c[i].text, "but its machine answers: it is stopped, last seen in phase exchange of step ");
+        assert_says(c[i].text,
+                    "but its machine answers: it is stopped, last seen in phase exchange of step ");
     }
     kill(c[1].pid, SIGCONT);
     child_end(&c[1], 20);
@@ -628,20 +653,28 @@ static void test_stopped(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_key_files),  cmocka_unit_test(test_any_order),
-        cmocka_unit_test(test_missing),    cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_late),       cmocka_unit_test(test_wrong_keys),
-        cmocka_unit_test(test_nonsense),   cmocka_unit_test(test_stranger_that_knows_the_open_half),
-        cmocka_unit_test(test_killed),     cmocka_unit_test(test_closed_by_default),
-        cmocka_unit_test(test_stopped),    cmocka_unit_test(test_every_port_is_locked),
-        cmocka_unit_test(test_second_chance), cmocka_unit_test(test_rank_0_ends_early),
+        cmocka_unit_test(test_key_files),
+        cmocka_unit_test(test_any_order),
+        cmocka_unit_test(test_missing),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_late),
+        cmocka_unit_test(test_wrong_keys),
+        cmocka_unit_test(test_nonsense),
+        cmocka_unit_test(test_stranger_that_knows_the_open_half),
+        cmocka_unit_test(test_killed),
+        cmocka_unit_test(test_closed_by_default),
+        cmocka_unit_test(test_stopped),
+        cmocka_unit_test(test_every_port_is_locked),
+        cmocka_unit_test(test_second_chance),
+        cmocka_unit_test(test_rank_0_ends_early),
     };
 
     if (argc > 5 && !strcmp(argv[1], "rank"))
         return be_rank(argv);
     if (argc > 1)
         cmocka_set_test_filter(argv[1]);
-    void *keep = zmq_ctx_new(); /* libzmq's own set-up, which threads must not run at the same time, happens here once */
+    /* libzmq's own set-up, which threads must not run at the same time, happens here once */
+    void *keep = zmq_ctx_new();
     snprintf(key_a, sizeof key_a, "/tmp/weir-test-a-%d.key", (int)getpid());
     snprintf(key_b, sizeof key_b, "/tmp/weir-test-b-%d.key", (int)getpid());
     if (weir_key_make(key_a) || weir_key_make(key_b))

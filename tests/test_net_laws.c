@@ -1,4 +1,5 @@
-/* test_net_laws.c - the laws of help_laws.h in every world of net/list.h that can be had here without a launcher of its own. */
+/* test_net_laws.c - the laws of help_laws.h in every world of net/list.h that can be had here
+ * without a launcher of its own. */
 #include "help_laws.h"
 #include "net/key.h"
 #include <setjmp.h>
@@ -11,7 +12,8 @@
 /* after those it needs */
 #include <cmocka.h>
 
-/* libzmq forgets the first part of a message whose second never came, one read buffer for each link that was cut. */
+/* libzmq forgets the first part of a message whose second never came, one read buffer for each link
+ * that was cut. */
 const char *__lsan_default_suppressions(void) __attribute__((visibility("default")));
 const char *__lsan_default_suppressions(void) { return "leak:libzmq.so\n"; }
 
@@ -19,9 +21,15 @@ static void keep_law(void **state)
 {
     const law *l = *state;
     char spec[128];
-    ranks r = {.net = spec, .size = l->size, .fn = l->fn, .arg = (void *)(uintptr_t)&l->worth, .timeout = l->timeout, .stall = l->stall};
+    ranks r = {.net = spec,
+               .size = l->size,
+               .fn = l->fn,
+               .arg = (void *)(uintptr_t)&l->worth,
+               .timeout = l->timeout,
+               .stall = l->stall};
 
-    snprintf(spec, sizeof spec, "%s%s%s", ranks_world, l->options ? ":" : "", l->options ? l->options : "");
+    snprintf(spec, sizeof spec, "%s%s%s", ranks_world, l->options ? ":" : "",
+             l->options ? l->options : "");
     ranks_run(&r);
     for (int i = 0; i < l->size; i++) {
         bool leaves = l->leaves >> i & 1;
@@ -45,7 +53,9 @@ static int in_world(const char *world, const char *only)
             if (only && !strstr(l->name, only))
                 continue;
             snprintf(names[count], sizeof names[count], "%s_%s", world, l->name);
-            tests[count] = (struct CMUnitTest){.name = names[count], .test_func = keep_law, .initial_state = (void *)(uintptr_t)l};
+            tests[count] = (struct CMUnitTest){.name = names[count],
+                                               .test_func = keep_law,
+                                               .initial_state = (void *)(uintptr_t)l};
             count++;
         }
     return _cmocka_run_group_tests(world, tests, count, NULL, NULL);
@@ -53,7 +63,8 @@ static int in_world(const char *world, const char *only)
 
 int main(int argc, char **argv)
 {
-    void *keep = zmq_ctx_new(); /* libzmq's own set-up, which threads must not run at the same time, happens here once */
+    /* libzmq's own set-up, which threads must not run at the same time, happens here once */
+    void *keep = zmq_ctx_new();
     const char *only = argc > 1 ? argv[1] : NULL;
     int failed = 0;
     char key[64];

@@ -1,5 +1,5 @@
-/* test_net_loss.c - real peers of ZeroMQ that die, stop, misfit or talk nonsense: who is blamed, and that nobody hangs. What holds in
- * every world is in help_laws.h. */
+/* test_net_loss.c - real peers of ZeroMQ that die, stop, misfit or talk nonsense: who is blamed,
+ * and that nobody hangs. What holds in every world is in help_laws.h. */
 #include "help_laws.h"
 #include "net/frame.h"
 #include "net/launch.h"
@@ -16,12 +16,15 @@
 /* after those it needs */
 #include <cmocka.h>
 
-/* libzmq forgets the first part of a message whose second never came, one read buffer for each link that was cut. Our own messages
- * are counted by test_net.c, which runs without this. */
+/* libzmq forgets the first part of a message whose second never came, one read buffer for each link
+ * that was cut. Our own messages are counted by test_net.c, which runs without this. */
 const char *__lsan_default_suppressions(void) __attribute__((visibility("default")));
 const char *__lsan_default_suppressions(void) { return "leak:libzmq.so\n"; }
 
-static uint64_t tag(uint32_t turn, uint32_t part) { return weir_tag(WEIR_CHANNEL_TEST, turn, part); }
+static uint64_t tag(uint32_t turn, uint32_t part)
+{
+    return weir_tag(WEIR_CHANNEL_TEST, turn, part);
+}
 
 /* A board that all share knows better than the last word. */
 static weir_err by_the_board(weir_net *n, void *arg)
@@ -79,11 +82,13 @@ static void test_misfit(void **state)
     ranks_dir(dir);
     for (int i = 0; i < 2; i++) {
         ranks_place(&s[i].place, i, 2 + i, dir, 2);
-        assert_int_equal(weir_task_start(weir_rt_threads(), "seat", run_seat, &s[i], &t[i]), WEIR_OK);
+        assert_int_equal(weir_task_start(weir_rt_threads(), "seat", run_seat, &s[i], &t[i]),
+                         WEIR_OK);
     }
     for (int i = 0; i < 2; i++)
         assert_int_equal(weir_task_join(t[i]), WEIR_OK);
-    assert_true(s[0].err == WEIR_MISFIT || s[1].err == WEIR_MISFIT); /* whoever sees it first tells the other */
+    /* whoever sees it first tells the other */
+    assert_true(s[0].err == WEIR_MISFIT || s[1].err == WEIR_MISFIT);
     for (int i = 0; i < 2; i++) {
         assert_int_not_equal(s[i].err, WEIR_OK);
         assert_says(s[i].why, "was told that the run has");
@@ -91,7 +96,8 @@ static void test_misfit(void **state)
 }
 
 /* Sends `n` parts to rank 0's socket under a name. */
-static void intrude(void *context, const char *dir, const void *name, size_t name_len, const void *part, size_t len, int parts)
+static void intrude(void *context, const char *dir, const void *name, size_t name_len,
+                    const void *part, size_t len, int parts)
 {
     char at[128];
     void *s = zmq_socket(context, ZMQ_DEALER);
@@ -142,14 +148,21 @@ static void test_foreign(void **state)
 static void test_frames(void **state)
 {
     weir_frame f, g;
-    weir_fault fault = {.code = WEIR_SILENT, .rank = 2, .pid = 7, .phase = WEIR_PHASE_SAVE, .step = 9, .silent = 1.5}, back;
+    weir_fault fault = {.code = WEIR_SILENT,
+                        .rank = 2,
+                        .pid = 7,
+                        .phase = WEIR_PHASE_SAVE,
+                        .step = 9,
+                        .silent = 1.5},
+               back;
     weir_cause c;
     unsigned char *bytes = (unsigned char *)&f;
 
     (void)state;
     f = (weir_frame){.kind = WEIR_WORD_DATA, .generation = 3, .from = 1, .tag = 42, .len = 100};
     weir_frame_seal(&f);
-    assert_true(weir_frame_read(&f, sizeof f, 2, &g) && g.tag == 42 && g.len == 100 && g.generation == 3);
+    assert_true(weir_frame_read(&f, sizeof f, 2, &g) && g.tag == 42 && g.len == 100 &&
+                g.generation == 3);
     assert_false(weir_frame_read(&f, sizeof f, 1, &g)); /* no rank 1 in a run of one */
     assert_false(weir_frame_read(&f, sizeof f - 1, 2, &g));
     for (size_t i = 0; i < 8 * sizeof f; i++) { /* every flipped bit is seen */
@@ -250,7 +263,8 @@ static void test_killed(void **state)
         usleep((useconds_t)(k * 700 % 5000));
         kill(c[victim].pid, SIGKILL);
         t = seconds_now();
-        snprintf(who, sizeof who, "end: rank %d (host here, pid %d) ended in phase exchange of step ", victim,
+        snprintf(who, sizeof who,
+                 "end: rank %d (host here, pid %d) ended in phase exchange of step ", victim,
                  (int)c[victim].pid);
         for (int i = 0; i < 4; i++) {
             int status = child_end(&c[i], 10);
@@ -266,7 +280,8 @@ static void test_killed(void **state)
     }
 }
 
-/* kill -9 in the middle of a step: the others renew, repeat it, and come to the undisturbed result. */
+/* kill -9 in the middle of a step: the others renew, repeat it, and come to the undisturbed
+ * result. */
 static void test_killed_and_repeated(void **state)
 {
     child c[4];
@@ -281,7 +296,8 @@ static void test_killed_and_repeated(void **state)
     }
     for (int i = 0; i < 4; i++) {
         status = child_end(&c[i], 60);
-        assert_true(i == 2 ? WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL : WIFEXITED(status));
+        assert_true(i == 2 ? WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL
+                           : WIFEXITED(status));
         if (i != 2 && WEXITSTATUS(status))
             fail_msg("rank %d: %s", i, c[i].text);
     }
@@ -300,7 +316,8 @@ static void test_stopped(void **state)
         start_ranks(c, 3, dir, "1.5");
         t = seconds_now();
         kill(c[victim].pid, SIGSTOP);
-        snprintf(who, sizeof who, "end: rank %d (host here, pid %d) was silent for 1.", victim, (int)c[victim].pid);
+        snprintf(who, sizeof who, "end: rank %d (host here, pid %d) was silent for 1.", victim,
+                 (int)c[victim].pid);
         for (int i = 0; i < 2; i++) {
             child *s = &c[i ? third : other];
             status = child_end(s, 20);
@@ -309,7 +326,8 @@ static void test_stopped(void **state)
             assert_int_equal(WEXITSTATUS(status), WEIR_SILENT);
         }
         t = seconds_now() - t;
-        assert_true(t > 1.5 * 0.8 - 0.05 && t < 1.5 * 1.2 + 2); /* above: a busy machine, and leaving takes its time too */
+        /* above: a busy machine, and leaving takes its time too */
+        assert_true(t > 1.5 * 0.8 - 0.05 && t < 1.5 * 1.2 + 2);
         kill(c[victim].pid, SIGCONT);
         status = child_end(&c[victim], 20);
         assert_true(WIFEXITED(status));
@@ -344,21 +362,18 @@ static void test_paused(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_frames),
-        cmocka_unit_test(test_by_the_board),
-        cmocka_unit_test(test_misfit),
-        cmocka_unit_test(test_foreign),
-        cmocka_unit_test(test_killed),
-        cmocka_unit_test(test_killed_and_repeated),
-        cmocka_unit_test(test_stopped),
-        cmocka_unit_test(test_paused),
+        cmocka_unit_test(test_frames),  cmocka_unit_test(test_by_the_board),
+        cmocka_unit_test(test_misfit),  cmocka_unit_test(test_foreign),
+        cmocka_unit_test(test_killed),  cmocka_unit_test(test_killed_and_repeated),
+        cmocka_unit_test(test_stopped), cmocka_unit_test(test_paused),
     };
 
     if (argc > 5 && !strcmp(argv[1], "rank"))
         return be_rank(argv);
     if (argc > 1)
         cmocka_set_test_filter(argv[1]);
-    void *keep = zmq_ctx_new(); /* libzmq's own set-up, which threads must not run at the same time, happens here once */
+    /* libzmq's own set-up, which threads must not run at the same time, happens here once */
+    void *keep = zmq_ctx_new();
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     zmq_ctx_term(keep);
     return failed;

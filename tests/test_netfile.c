@@ -9,10 +9,13 @@
 
 #include <cmocka.h>
 
-static const weir_model_input pictures = {.dims = 3, .dim = {1, 28, 28}, .kind = WEIR_SCORE_CLASSES, .classes = 10};
+static const weir_model_input pictures = {.dims = 3,
+                                          .dim = {1, 28, 28},
+                                          .kind = WEIR_SCORE_CLASSES,
+                                          .classes = 10};
 
-static weir_err read_as(const char *text, size_t n, const char *sizes, const weir_model_input *in, weir_arena *arena,
-                        weir_graph **g)
+static weir_err read_as(const char *text, size_t n, const char *sizes, const weir_model_input *in,
+                        weir_arena *arena, weir_graph **g)
 {
     return weir_graph_read("m.net", text, n, sizes, in, true, arena, g);
 }
@@ -86,9 +89,11 @@ static void deep_expressions_are_refused(void **state)
 
 static void layers_have_shapes_and_names(void **state)
 {
-    static const char text[] = "# comment\n\nsize w 8 # the width\n\tconv first out=w*2 kernel=3 pad=1 bias=no\r\n"
-                               "relu\nconv out=w kernel=3 stride=2\nmaxpool kernel=2\nflatten\ndense out=classes\nsoftmax";
-    static const char *const names[] = {"first", "relu1", "conv2", "maxpool1", "flatten1", "dense1", "softmax1"};
+    static const char text[] =
+        "# comment\n\nsize w 8 # the width\n\tconv first out=w*2 kernel=3 pad=1 bias=no\r\n"
+        "relu\nconv out=w kernel=3 stride=2\nmaxpool kernel=2\nflatten\ndense out=classes\nsoftmax";
+    static const char *const names[] = {"first",    "relu1",  "conv2",   "maxpool1",
+                                        "flatten1", "dense1", "softmax1"};
     weir_arena *arena = weir_arena_new();
     weir_graph *g;
 
@@ -114,9 +119,9 @@ static void layers_have_shapes_and_names(void **state)
 
 static void repeats_are_unrolled(void **state)
 {
-    static const char text[] =
-        "size n 2\nflatten\nrepeat n\n  dense block%.up out=10*%\n  repeat 2*%-1\n    relu act%\n  end\nend\n"
-        "repeat 0\nnonsense\nend\ndense out=classes\nsoftmax\n";
+    static const char text[] = "size n 2\nflatten\nrepeat n\n  dense block%.up out=10*%\n  repeat "
+                               "2*%-1\n    relu act%\n  end\nend\n"
+                               "repeat 0\nnonsense\nend\ndense out=classes\nsoftmax\n";
     static const char *const names[] = {"flatten1", "block1.up", "act1.1", "block2.up", "act2.1",
                                         "act2.2",   "act2.3",    "dense3", "softmax1"};
     weir_arena *arena = weir_arena_new();
@@ -182,7 +187,8 @@ static const struct {
     {"flatten\ndense a out=784\ndense out=784 weight=b\n", "m.net:3:22: ", "no layer b above"},
     {"flatten\nrelu a\ndense out=784 weight=a\n", "m.net:3:22: ", "a has no weight"},
     {"flatten\ndense out=784 weight=input\n", "m.net:2:22: ", "input has no weight"},
-    {"flatten\ndense a out=784\ndense b out=783 weight=a\n", "m.net:3:1: ", "b needs a weight of 783 x 784, that of a is 784 x 784"},
+    {"flatten\ndense a out=784\ndense b out=783 weight=a\n",
+     "m.net:3:1: ", "b needs a weight of 783 x 784, that of a is 784 x 784"},
     {"flatten\nrelu weight=a\n", "m.net:2:6: ", "weight"},
     {"lstm out=3\n", "m.net:1:1: ", "place by place"},
     {"attention heads=3\n", "m.net:1:1: ", "three times a width"},
@@ -195,7 +201,8 @@ static const struct {
     {"flatten f\ndense a out=3\nadd from=f\n", "m.net:3:1: ", "gives 3, f gives 784"},
     {"flatten\nrelu a%\n", "m.net:2:6: ", "inside a repeat"},
     {"flatten\nrelu from=a%\n", "m.net:2:11: ", "no layer a% above"},
-    {"flatten f\ndense a out=3\ndense out=10 from=f\nsoftmax\n", "m.net:2:1: ", "nobody reads the output of a"},
+    {"flatten f\ndense a out=3\ndense out=10 from=f\nsoftmax\n",
+     "m.net:2:1: ", "nobody reads the output of a"},
     {"flatten input\n", "m.net:1:1: ", "that of the data"},
     {"softmax\n", "m.net:1:1: ", "one row a sample"},
     {"flatten\nconv out=3 kernel=3\n", "m.net:2:1: ", "three dimensions"},
@@ -204,7 +211,8 @@ static const struct {
     {"maxpool kernel=3 pad=2\n", "m.net:1:1: ", "half a window"},
     {"flatten\nmaxpool kernel=3\n", "m.net:2:1: ", "three dimensions"},
     {"conv out=2147483647 kernel=1\nconv out=2147483647 kernel=3\n", "m.net:1:1: ", "too large"},
-    {"flatten\ndense out=2147483647\ndense out=2147483647\n", "m.net:2:1: ", "dense1.weight is empty, or too large"},
+    {"flatten\ndense out=2147483647\ndense out=2147483647\n",
+     "m.net:2:1: ", "dense1.weight is empty, or too large"},
 };
 
 static void errors_name_line_and_column(void **state)
@@ -214,9 +222,12 @@ static void errors_name_line_and_column(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         weir_arena *arena = weir_arena_new();
-        assert_int_equal(read_as(bad[i].text, strlen(bad[i].text), NULL, &pictures, arena, &g), WEIR_INVALID);
-        if (strncmp(weir_why_text(), bad[i].where, strlen(bad[i].where)) || !strstr(weir_why_text(), bad[i].what))
-            fail_msg("of '%s' it says '%s', not '%s...%s'", bad[i].text, weir_why_text(), bad[i].where, bad[i].what);
+        assert_int_equal(read_as(bad[i].text, strlen(bad[i].text), NULL, &pictures, arena, &g),
+                         WEIR_INVALID);
+        if (strncmp(weir_why_text(), bad[i].where, strlen(bad[i].where)) ||
+            !strstr(weir_why_text(), bad[i].what))
+            fail_msg("of '%s' it says '%s', not '%s...%s'", bad[i].text, weir_why_text(),
+                     bad[i].where, bad[i].what);
         weir_arena_free(arena);
     }
     assert_null(g);
@@ -224,9 +235,14 @@ static void errors_name_line_and_column(void **state)
 
 static void names_join_layers(void **state)
 {
-    static const char text[] = "flatten\ndense a out=8\nrepeat 2\nmark b%.in\nrelu\ndense out=8\nadd b%.out from=b%.in\nend\n"
-                               "dense out=8 from=input\nadd from=a\ndense out=classes from=b2.out\nsoftmax\n";
-    static const weir_model_input rows = {.dims = 1, .dim = {8}, .kind = WEIR_SCORE_CLASSES, .classes = 10};
+    static const char text[] =
+        "flatten\ndense a out=8\nrepeat 2\nmark b%.in\nrelu\ndense out=8\nadd b%.out "
+        "from=b%.in\nend\n"
+        "dense out=8 from=input\nadd from=a\ndense out=classes from=b2.out\nsoftmax\n";
+    static const weir_model_input rows = {.dims = 1,
+                                          .dim = {8},
+                                          .kind = WEIR_SCORE_CLASSES,
+                                          .classes = 10};
     static const struct {
         int ins, from[2], readers, last;
     } want[] = {{1, {-1, 0}, 1, 1}, {1, {0, 0}, 1, 2}, {1, {1, 0}, 2, 5}};
@@ -267,7 +283,8 @@ static void zero_bytes_are_refused(void **state)
 
 static void too_many_parameters_are_refused(void **state)
 {
-    static const char text[] = "size wide 20000\nflatten\nrepeat 400\ndense out=wide\nend\ndense out=classes\nsoftmax\n";
+    static const char text[] =
+        "size wide 20000\nflatten\nrepeat 400\ndense out=wide\nend\ndense out=classes\nsoftmax\n";
     weir_arena *arena = weir_arena_new();
     weir_graph *g;
 
@@ -288,17 +305,21 @@ static void data_that_does_not_fit_is_refused(void **state)
 
     (void)state;
     assert_int_equal(read_as("flatten\nmse\n", 12, NULL, &in, arena, &g), WEIR_MISFIT);
-    assert_non_null(strstr(weir_why_text(), "m.net:2:1: mse scores values, and the data gives classes"));
+    assert_non_null(
+        strstr(weir_why_text(), "m.net:2:1: mse scores values, and the data gives classes"));
     assert_int_equal(read_as("embedding out=3\n", 16, NULL, &in, arena, &g), WEIR_MISFIT);
     assert_non_null(strstr(weir_why_text(), "m.net:1:1: embedding reads tokens"));
     in.kind = WEIR_SCORE_VALUES;
     assert_int_equal(read_as(text, strlen(text), NULL, &in, arena, &g), WEIR_MISFIT);
-    assert_non_null(strstr(weir_why_text(), "m.net:3:1: softmax scores classes or tokens, and the data gives values"));
+    assert_non_null(
+        strstr(weir_why_text(),
+               "m.net:3:1: softmax scores classes or tokens, and the data gives values"));
     in.kind = WEIR_SCORE_TOKENS;
     assert_int_equal(read_as(text, strlen(text), NULL, &in, arena, &g), WEIR_MISFIT);
     in.tokens = true;
     assert_int_equal(read_as(text, strlen(text), NULL, &in, arena, &g), WEIR_MISFIT);
-    assert_non_null(strstr(weir_why_text(), "m.net:1:1: the data gives tokens, and flatten reads numbers"));
+    assert_non_null(
+        strstr(weir_why_text(), "m.net:1:1: the data gives tokens, and flatten reads numbers"));
     in = pictures;
     in.dims = 5;
     assert_int_equal(read_as(text, strlen(text), NULL, &in, arena, &g), WEIR_MISFIT);

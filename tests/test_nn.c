@@ -26,7 +26,8 @@ static int each_in(const char *list, void (*each)(const one_case *, void *), voi
     while ((line = strsep(&rest, "\n"))) {
         one_case c = {0};
         char shape[64], *at = shape;
-        if (line[0] == '#' || sscanf(line, "%63s %d %63s %511[^\n]", c.name, &c.batch, shape, c.layers) != 4)
+        if (line[0] == '#' ||
+            sscanf(line, "%63s %d %63s %511[^\n]", c.name, &c.batch, shape, c.layers) != 4)
             continue;
         for (char *word; (word = strsep(&at, "x"));)
             c.sample.dim[c.sample.dims++] = atoll(word);
@@ -37,7 +38,10 @@ static int each_in(const char *list, void (*each)(const one_case *, void *), voi
     return count;
 }
 
-static int each_case(void (*each)(const one_case *, void *), void *arg) { return each_in("tests/torch/cases", each, arg); }
+static int each_case(void (*each)(const one_case *, void *), void *arg)
+{
+    return each_in("tests/torch/cases", each, arg);
+}
 
 /* The kind of the only layer, a mark before it not counted; NULL: there are more. */
 static const char *alone(const one_case *c)
@@ -109,7 +113,8 @@ static double functional(rig *r)
 }
 
 /* Central difference along a random direction of `at` against the gradient. */
-static void check_direction(rig *r, float *at, const float *grad, size_t n, float h, uint32_t stream, const char *name)
+static void check_direction(rig *r, float *at, const float *grad, size_t n, float h,
+                            uint32_t stream, const char *name)
 {
     float *start = malloc(n * sizeof *start);
     double expected = 0, scale = 0, up, down;
@@ -127,10 +132,12 @@ static void check_direction(rig *r, float *at, const float *grad, size_t n, floa
     memcpy(at, start, n * sizeof *start);
     free(start);
     if (!(fabs((up - down) / (2 * h) - expected) <= 2e-3 * sqrt(scale)))
-        fail_msg("%s: the gradient says %g, differences say %g (norm %g)", name, expected, (up - down) / (2 * h), sqrt(scale));
+        fail_msg("%s: the gradient says %g, differences say %g (norm %g)", name, expected,
+                 (up - down) / (2 * h), sqrt(scale));
 }
 
-/* All values apart by 4/n, and none nearer to zero than 2/n: no relu or maximum changes sides within half of that. */
+/* All values apart by 4/n, and none nearer to zero than 2/n: no relu or maximum changes sides
+ * within half of that. */
 static float spread_out(rig *r)
 {
     size_t n = r->ins + r->ins % 2, step = 7919;
@@ -195,7 +202,8 @@ static void every_layer_has_a_case(void **state)
     each_in("tests/torch/sequence_cases", mark_kind, seen); /* those that test_sequence runs */
     for (int i = 0; weir_layers[i]; i++)
         if (!seen[i])
-            fail_msg("layer %s stands alone in no line of tests/torch/cases or sequence_cases", weir_layers[i]->name);
+            fail_msg("layer %s stands alone in no line of tests/torch/cases or sequence_cases",
+                     weir_layers[i]->name);
 }
 
 static void descriptors_are_whole(void **state)
@@ -211,7 +219,8 @@ static void descriptors_are_whole(void **state)
 
 /* ---- few rows, many rows ---- */
 
-/* With one thread: several may share out a dense layer of few outputs in ways that depend on the rows. */
+/* With one thread: several may share out a dense layer of few outputs in ways that depend on the
+ * rows. */
 static void rows_do_not_depend_on_their_number(void **state)
 {
     static const struct {
@@ -268,7 +277,8 @@ static void placed_memory_does_not_overlap(void **state)
         assert_true(mem[i].offset % 64 == 0 && mem[i].offset + mem[i].bytes <= bytes);
         for (int k = 0; k < i; k++)
             assert_true(mem[i].first > mem[k].last || mem[k].first > mem[i].last ||
-                        mem[i].offset + mem[i].bytes <= mem[k].offset || mem[k].offset + mem[k].bytes <= mem[i].offset);
+                        mem[i].offset + mem[i].bytes <= mem[k].offset ||
+                        mem[k].offset + mem[k].bytes <= mem[i].offset);
     }
 }
 

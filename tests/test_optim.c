@@ -1,5 +1,5 @@
-/* test_optim.c - optimisers against plain references and PyTorch's numbers, their state under another cut into buckets; and the rates
- * at their ends. */
+/* test_optim.c - optimisers against plain references and PyTorch's numbers, their state under
+ * another cut into buckets; and the rates at their ends. */
 #include "optim/optim.h"
 #include "optim/rate.h"
 #include <math.h>
@@ -9,14 +9,16 @@
 #include <string.h>
 #include <cmocka.h>
 
-/* ---- a model of two tensors, 7 rows of 5 that decay and 5 that do not, cut into one bucket or three ---- */
+/* ---- a model of two tensors, 7 rows of 5 that decay and 5 that do not, cut into one bucket or
+ * three ---- */
 
 enum { ROWS = 7, COLS = 5, ALL = ROWS * COLS + COLS };
 static const weir_tensor tensors[] = {
-    {"w", 0, ROWS * COLS, 2, {ROWS, COLS}, true, 0},
-    {"b", ROWS * COLS, COLS, 1, {COLS}, false, 0},
+    {"w", 0, ROWS *COLS, 2, {ROWS, COLS}, true, 0},
+    {"b", ROWS *COLS, COLS, 1, {COLS}, false, 0},
 };
-static const weir_view one_view[] = {{&tensors[0], 0, ROWS, COLS}, {&tensors[1], ROWS * COLS, 1, COLS}};
+static const weir_view one_view[] = {{&tensors[0], 0, ROWS, COLS},
+                                     {&tensors[1], ROWS *COLS, 1, COLS}};
 static const weir_view head[] = {{&tensors[0], 0, 2, COLS}};
 static const weir_view middle[] = {{&tensors[0], 0, 4, COLS}};
 static const weir_view tail[] = {{&tensors[0], 0, 1, COLS}, {&tensors[1], COLS, 1, COLS}};
@@ -32,7 +34,8 @@ typedef struct model {
 
 static void add_bucket(model *m, size_t at, size_t n, const weir_view *view, int views)
 {
-    m->bucket[m->buckets] = (weir_bucket){m->buckets, at, n, m->param + at, m->grad + at, view, views, 0, false};
+    m->bucket[m->buckets] =
+        (weir_bucket){m->buckets, at, n, m->param + at, m->grad + at, view, views, 0, false};
     m->buckets++;
 }
 
@@ -78,7 +81,8 @@ static void run(model *m, int from, int to, double rate, float scale)
 
 /* ---- sgd ---- */
 
-static void reference(float *w, float *v, const float *grad, float rate, float momentum, float decay, float scale, bool nesterov)
+static void reference(float *w, float *v, const float *grad, float rate, float momentum,
+                      float decay, float scale, bool nesterov)
 {
     for (int i = 0; i < ALL; i++) {
         float g = grad[i] * scale + (i < ROWS * COLS ? decay : 0) * w[i];
@@ -115,7 +119,8 @@ static void sgd_follows_the_reference(void **unused)
     }
 }
 
-/* One parameter from 1, gradients 0.5 and 0.25, rate 0.1, momentum 0.9, decay 0.01: torch.optim.SGD by hand. */
+/* One parameter from 1, gradients 0.5 and 0.25, rate 0.1, momentum 0.9, decay 0.01: torch.optim.SGD
+ * by hand. */
 static void check_by_hand(const char *spec, double first, double second)
 {
     model m;
@@ -166,7 +171,8 @@ typedef struct rule {
 } rule;
 
 /* One element's step t (from 1) as the papers have it, in double. */
-static void exact_step(const rule *r, double *w, double *m, double *v, double g, double rate, double decay, int t)
+static void exact_step(const rule *r, double *w, double *m, double *v, double g, double rate,
+                       double decay, int t)
 {
     g += r->decoupled ? 0 : decay * *w;
     if (r->adagrad) {
@@ -191,7 +197,8 @@ static void check_rule(const rule *r, bool cut)
     for (int s = 0; s < 30; s++) {
         run(&have, s, s + 1, 0.02, 0.5f);
         for (int i = 0; i < ALL; i++)
-            exact_step(r, w + i, m + i, v + i, have.grad[i] * 0.5, 0.02, i < ROWS * COLS ? r->decay : 0, s + 1);
+            exact_step(r, w + i, m + i, v + i, have.grad[i] * 0.5, 0.02,
+                       i < ROWS * COLS ? r->decay : 0, s + 1);
     }
     for (int i = 0; i < ALL; i++)
         assert_float_equal(have.param[i], w[i], 3e-6);
@@ -202,12 +209,30 @@ static void adaptive_ones_follow_the_reference(void **unused)
 {
     static const rule rules[] = {
         {.spec = "adagrad", .eps = 1e-10, .adagrad = true},
-        {.spec = "adagrad:decay=0.3,eps=1e-3,initial=0.1", .eps = 1e-3, .decay = 0.3, .initial = 0.1, .adagrad = true},
+        {.spec = "adagrad:decay=0.3,eps=1e-3,initial=0.1",
+         .eps = 1e-3,
+         .decay = 0.3,
+         .initial = 0.1,
+         .adagrad = true},
         {.spec = "adam", .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8},
-        {.spec = "adam:beta1=0.5,beta2=0.9,eps=0.01,decay=0.3", .beta1 = 0.5, .beta2 = 0.9, .eps = 0.01, .decay = 0.3},
+        {.spec = "adam:beta1=0.5,beta2=0.9,eps=0.01,decay=0.3",
+         .beta1 = 0.5,
+         .beta2 = 0.9,
+         .eps = 0.01,
+         .decay = 0.3},
         {.spec = "adam:beta1=0,beta2=0", .eps = 1e-8},
-        {.spec = "adamw", .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .decay = 0.01, .decoupled = true},
-        {.spec = "adamw:decay=0.3", .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .decay = 0.3, .decoupled = true},
+        {.spec = "adamw",
+         .beta1 = 0.9,
+         .beta2 = 0.999,
+         .eps = 1e-8,
+         .decay = 0.01,
+         .decoupled = true},
+        {.spec = "adamw:decay=0.3",
+         .beta1 = 0.9,
+         .beta2 = 0.999,
+         .eps = 1e-8,
+         .decay = 0.3,
+         .decoupled = true},
     };
     (void)unused;
 
@@ -217,17 +242,21 @@ static void adaptive_ones_follow_the_reference(void **unused)
 
 /* PyTorch 2's weights after 10 steps, from
  *   python3 -c 'import torch; from math import sin, cos
- *   w = torch.tensor([sin(i) for i in range(4)], requires_grad=True); o = torch.optim.Adam([w], lr=0.1)
- *   for s in range(10): w.grad = torch.tensor([cos(3 * i + 7 * s) * 0.3 for i in range(4)]); o.step()
- *   print(w)'
- * and likewise with weight_decay, betas, eps, initial_accumulator_value, and with Adagrad and AdamW. */
+ *   w = torch.tensor([sin(i) for i in range(4)], requires_grad=True); o = torch.optim.Adam([w],
+ * lr=0.1) for s in range(10): w.grad = torch.tensor([cos(3 * i + 7 * s) * 0.3 for i in range(4)]);
+ * o.step() print(w)' and likewise with weight_decay, betas, eps, initial_accumulator_value, and
+ * with Adagrad and AdamW. */
 static void adaptive_ones_are_pytorchs(void **unused)
 {
-    static const struct { const char *spec; double w[4]; } after[] = {
+    static const struct {
+        const char *spec;
+        double w[4];
+    } after[] = {
         {"adagrad", {-0.10255688, 0.95187080, 0.79139674, 0.26648411}},
         {"adagrad:decay=0.1,initial=0.5", {-0.03986409, 0.79368144, 0.77857381, 0.16712923}},
         {"adam", {-0.25203252, 1.12715602, 0.59240913, 0.48692104}},
-        {"adam:beta1=0.8,beta2=0.99,eps=1e-3,decay=0.1", {-0.13768291, 0.76983446, 0.49222973, 0.30286825}},
+        {"adam:beta1=0.8,beta2=0.99,eps=1e-3,decay=0.1",
+         {-0.13768291, 0.76983446, 0.49222973, 0.30286825}},
         {"adamw", {-0.24982768, 1.11636710, 0.58595777, 0.48274404}},
         {"adamw:decay=0.2", {-0.21096300, 0.92819595, 0.47471923, 0.40917307}},
     };
@@ -245,7 +274,8 @@ static void adaptive_ones_are_pytorchs(void **unused)
 
 static void adaptive_ones_refuse(void **unused)
 {
-    static const char *const bad[] = {"adam:beta1=1", "adam:beta2=1", "adam:eps=0", "adamw:decay=-1", "adagrad:eps=0", "adagrad:initial=-1",
+    static const char *const bad[] = {"adam:beta1=1",         "adam:beta2=1",  "adam:eps=0",
+                                      "adamw:decay=-1",       "adagrad:eps=0", "adagrad:initial=-1",
                                       "adagrad:momentum=0.9", "adam:beta1=nan"};
     model m;
     (void)unused;
@@ -260,11 +290,16 @@ static void adaptive_ones_refuse(void **unused)
 
 typedef struct memory_io {
     weir_io io;
-    struct { char name[64]; float x[ALL]; size_t whole, got; } field[4];
+    struct {
+        char name[64];
+        float x[ALL];
+        size_t whole, got;
+    } field[4];
     int fields;
 } memory_io;
 
-static weir_err keep_range(weir_io *io, const char *name, float *x, size_t at, size_t n, size_t whole, weir_keep keep)
+static weir_err keep_range(weir_io *io, const char *name, float *x, size_t at, size_t n,
+                           size_t whole, weir_keep keep)
 {
     memory_io *m = (memory_io *)io;
     int i = 0;
@@ -278,7 +313,8 @@ static weir_err keep_range(weir_io *io, const char *name, float *x, size_t at, s
     }
     assert_true(i < m->fields);
     assert_int_equal(m->field[i].whole, whole);
-    memcpy(io->loading ? x : m->field[i].x + at, io->loading ? m->field[i].x + at : x, n * sizeof *x);
+    memcpy(io->loading ? x : m->field[i].x + at, io->loading ? m->field[i].x + at : x,
+           n * sizeof *x);
     m->field[i].got += io->loading ? 0 : n;
     return WEIR_OK;
 }
@@ -324,8 +360,10 @@ static void check_state(const char *spec, const char *const *names, bool cut)
 
 static void state_outlives_another_cut(void **unused)
 {
-    static const char *const sgd[] = {"optim.w.momentum", "optim.b.momentum", NULL}, *const sum[] = {"optim.w.sum", "optim.b.sum", NULL},
-                      *const two[] = {"optim.w.exp_avg", "optim.b.exp_avg", "optim.w.exp_avg_sq", "optim.b.exp_avg_sq", NULL};
+    static const char *const sgd[] = {"optim.w.momentum", "optim.b.momentum", NULL},
+                             *const sum[] = {"optim.w.sum", "optim.b.sum", NULL},
+                             *const two[] = {"optim.w.exp_avg", "optim.b.exp_avg",
+                                             "optim.w.exp_avg_sq", "optim.b.exp_avg_sq", NULL};
     (void)unused;
 
     for (int cut = 0; cut < 2; cut++) {
@@ -378,7 +416,8 @@ static double rate(const char *spec, uint64_t step)
 static void rates_are_exact_at_their_ends(void **unused)
 {
     (void)unused;
-    assert_true(rate("0.05", 0) == 0.05 && rate("5e-2", STEPS) == 0.05 && rate("constant:0.05", 7) == 0.05);
+    assert_true(rate("0.05", 0) == 0.05 && rate("5e-2", STEPS) == 0.05 &&
+                rate("constant:0.05", 7) == 0.05);
     for (int i = 0; i < 2; i++) {
         const char *spec = i ? "linear:rate=0.3,floor=0.1" : "cosine:rate=0.3,floor=0.1";
         assert_true(rate(spec, 0) == 0.3);
@@ -394,7 +433,8 @@ static void the_cosine_is_a_cosine(void **unused)
 {
     (void)unused;
     for (int s = 0; s < STEPS; s++)
-        assert_float_equal(rate("cosine:rate=1", (uint64_t)s), (1 + cos(M_PI * s / STEPS)) / 2, 1e-15);
+        assert_float_equal(rate("cosine:rate=1", (uint64_t)s), (1 + cos(M_PI * s / STEPS)) / 2,
+                           1e-15);
 }
 
 static void steps_fall_when_they_should(void **unused)
@@ -413,24 +453,43 @@ static void warm_up_rises_to_the_first_value(void **unused)
     (void)unused;
     assert_true(rate("constant:rate=0.5,warmup=4", 0) == 0.125);
     assert_true(rate("constant:rate=0.5,warmup=4", 3) == 0.5);
-    assert_true(rate("cosine:rate=0.5,warmup=4", 3) == 0.5 && rate("cosine:rate=0.5,warmup=4", 4) == 0.5);
-    assert_true(rate("cosine:rate=0.5,warmup=4", 5) < 0.5 && rate("cosine:rate=0.5,warmup=4", STEPS) == 0);
+    assert_true(rate("cosine:rate=0.5,warmup=4", 3) == 0.5 &&
+                rate("cosine:rate=0.5,warmup=4", 4) == 0.5);
+    assert_true(rate("cosine:rate=0.5,warmup=4", 5) < 0.5 &&
+                rate("cosine:rate=0.5,warmup=4", STEPS) == 0);
     assert_float_equal(rate("linear:rate=1,warmup=500", 750), 0.5, 1e-15);
-    assert_true(rate("constant:rate=1,warmup=2e", 99) == 1 && rate("constant:rate=1,warmup=2e", 49) == 0.5);
+    assert_true(rate("constant:rate=1,warmup=2e", 99) == 1 &&
+                rate("constant:rate=1,warmup=2e", 49) == 0.5);
     assert_true(rate("step:rate=1,every=10,factor=0.5,warmup=5", 14) == 1);
     assert_true(rate("step:rate=1,every=10,factor=0.5,warmup=5", 15) == 0.5);
-    assert_true(rate("cosine:rate=1,warmup=2000", 999) == 0.5); /* a run that ends while warming up */
-    assert_true(rate("cosine:rate=1,warmup=1000", 1000) == 1);  /* none left for the schedule: it never begins to fall */
+    /* a run that ends while warming up */
+    assert_true(rate("cosine:rate=1,warmup=2000", 999) == 0.5);
+    /* none left for the schedule: it never begins to fall */
+    assert_true(rate("cosine:rate=1,warmup=1000", 1000) == 1);
 }
 
 static void what_is_no_rate_is_said_in_words(void **unused)
 {
-    static const struct { const char *spec, *words; } bad[] = {
-        {"abc", "a number, or one of constant, step, cosine, linear"}, {"", "a number"}, {"1e", "a number"}, {"0.1x", "a number"},
-        {"-1", "at least 0"}, {"nan", "a number"}, {"inf", "a number"}, {"cosine:rate=abc", "rate=abc"}, {"cosine:rat=1", "rat"},
-        {"step:every=0", "at least one step"}, {"step:every=0e", "at least one step"}, {"step:every=1.5e", "epochs as in 2e"},
-        {"linear:warmup=-1", "epochs as in 2e"}, {"linear:warmup=e", "epochs as in 2e"}, {"linear:warmup=2ee", "epochs as in 2e"},
-        {"linear:warmup=", "epochs as in 2e"}, {"linear:warmup=99999999999999999999", "epochs"},
+    static const struct {
+        const char *spec, *words;
+    } bad[] = {
+        {"abc", "a number, or one of constant, step, cosine, linear"},
+        {"", "a number"},
+        {"1e", "a number"},
+        {"0.1x", "a number"},
+        {"-1", "at least 0"},
+        {"nan", "a number"},
+        {"inf", "a number"},
+        {"cosine:rate=abc", "rate=abc"},
+        {"cosine:rat=1", "rat"},
+        {"step:every=0", "at least one step"},
+        {"step:every=0e", "at least one step"},
+        {"step:every=1.5e", "epochs as in 2e"},
+        {"linear:warmup=-1", "epochs as in 2e"},
+        {"linear:warmup=e", "epochs as in 2e"},
+        {"linear:warmup=2ee", "epochs as in 2e"},
+        {"linear:warmup=", "epochs as in 2e"},
+        {"linear:warmup=99999999999999999999", "epochs"},
         {"linear:warmup=9999999999999999999e", "epochs"},
     };
     weir_arena *a = weir_arena_new();

@@ -1,5 +1,5 @@
-/* The laws of the exchange `peers`: lock step is synchronous SGD, nobody is further away than the bound, nothing that was sent is lost or comes
- * twice, and replicas that were drained agree. */
+/* The laws of the exchange `peers`: lock step is synchronous SGD, nobody is further away than the
+ * bound, nothing that was sent is lost or comes twice, and replicas that were drained agree. */
 #include "help_peers.h"
 #include <math.h>
 #include <setjmp.h>
@@ -22,7 +22,8 @@ static void check_lock_step(const char *net, const char *optim, double fall)
     for (int m = 0; m < 4; m++) {
         assert_memory_equal(peers->param[m], peers->param[0], sizeof peers->param[0]);
         if (distance(peers->param[m], sync->param[m], N) > 2e-6)
-            fail_msg("%s over %s: rank %d is %g away from synchronous SGD", optim, net, m, distance(peers->param[m], sync->param[m], N));
+            fail_msg("%s over %s: rank %d is %g away from synchronous SGD", optim, net, m,
+                     distance(peers->param[m], sync->param[m], N));
     }
     free(sync);
     free(peers);
@@ -40,18 +41,23 @@ static void lock_step_is_synchronous(void **state)
 /* While the rate stays, what is encoded is what allreduce encodes: the same bits come out. */
 static void lock_step_has_the_bits_of_a_gather(void **state)
 {
-    const char *codecs[] = {"strom:warmup=0", "strom:warmup=0,quanta=4,density=0.1", "topk:warmup=0,density=0.05", "redsync:warmup=0,density=0.01", "terngrad"};
+    const char *codecs[] = {"strom:warmup=0", "strom:warmup=0,quanta=4,density=0.1",
+                            "topk:warmup=0,density=0.05", "redsync:warmup=0,density=0.01",
+                            "terngrad"};
 
     (void)state;
     for (size_t i = 0; i < sizeof codecs / sizeof *codecs; i++) {
-        plan *sync = new_plan("allreduce", 0, codecs[i]), *peers = new_plan("peers:bound=0", 0, codecs[i]);
-        if (strcmp(codecs[i], "terngrad")) /* where the optimiser keeps momentum, it comes after the codec */
+        plan *sync = new_plan("allreduce", 0, codecs[i]),
+             *peers = new_plan("peers:bound=0", 0, codecs[i]);
+        /* where the optimiser keeps momentum, it comes after the codec */
+        if (strcmp(codecs[i], "terngrad"))
             sync->optim = peers->optim = "sgd:momentum=0.9";
         all_well(sync, "sim", 3);
         all_well(peers, "sim", 3);
         for (int k = 0; k < N - 100; k++) /* the tail is summed in another order */
             if (sync->param[1][k] != peers->param[1][k])
-                fail_msg("%s: element %d is %.9g, not %.9g", codecs[i], k, (double)peers->param[1][k], (double)sync->param[1][k]);
+                fail_msg("%s: element %d is %.9g, not %.9g", codecs[i], k,
+                         (double)peers->param[1][k], (double)sync->param[1][k]);
         assert_memory_equal(peers->held[2], sync->held[2], sizeof sync->held[2]);
         free(sync);
         free(peers);
@@ -76,7 +82,8 @@ static void check_bound(const char *net, int bound, int reached)
         assert_memory_equal(p->param[m], p->param[0], sizeof p->param[0]);
     }
     if (most > bound || said > bound || said < reached)
-        fail_msg("%s, bound %d: %d steps apart, and %d in its own words; %d were expected", net, bound, most, said, reached);
+        fail_msg("%s, bound %d: %d steps apart, and %d in its own words; %d were expected", net,
+                 bound, most, said, reached);
     free(p);
 }
 
@@ -87,7 +94,8 @@ static void never_further_apart(void **state)
     (void)state;
     for (int i = 0; i < 5; i++) {
         check_bound("sim:slow=2x5", bounds[i], bounds[i]);
-        check_bound("sim:slow=0x3/3x2,draw=gamma,cv=0.8,jitter=1,latency=2ms,rate=20M,seed=5", bounds[i], bounds[i] ? 1 : 0);
+        check_bound("sim:slow=0x3/3x2,draw=gamma,cv=0.8,jitter=1,latency=2ms,rate=20M,seed=5",
+                    bounds[i], bounds[i] ? 1 : 0);
         check_bound("sim:draw=lognormal,cv=1,eager=64", bounds[i], 0);
     }
     check_bound("zmq", 2, 0);
@@ -112,7 +120,8 @@ static void repeats_in_sim(void **state)
 
 /* ---- nothing is lost, nothing comes twice ---- */
 
-/* All that went in has been applied or is held back; after draining everybody has applied the same. */
+/* All that went in has been applied or is held back; after draining everybody has applied the
+ * same. */
 static void check_conserved(const char *net, const char *codec, double fall, double close)
 {
     plan *p = new_plan("peers:3", 3, codec);
@@ -130,18 +139,22 @@ static void check_conserved(const char *net, const char *codec, double fall, dou
         if (fabs(moved - in) > close)
             fail_msg("%s over %s: element %d moved by %.9g, not by %.9g", codec, net, i, moved, in);
     }
-    assert_true(p->last[1] == 4 * 1000 * (p->steps - 1) + 6); /* settled: the sums are the last step's */
+    /* settled: the sums are the last step's */
+    assert_true(p->last[1] == 4 * 1000 * (p->steps - 1) + 6);
     free(p);
 }
 
 static void conserved(void **state)
 {
-    const char *codecs[] = {"none", "topk:density=0.02", "strom", "strom:tau=0.5", "redsync:warmup=3", "onebit", "int8:residual=yes", "sign"};
+    const char *codecs[] = {
+        "none",   "topk:density=0.02", "strom", "strom:tau=0.5", "redsync:warmup=3",
+        "onebit", "int8:residual=yes", "sign"};
 
     (void)state;
     for (size_t i = 0; i < sizeof codecs / sizeof *codecs; i++)
         check_conserved("sim:slow=1x4,draw=gamma,cv=0.5", codecs[i], 1, 4e-6);
-    check_conserved("sim:slow=1x4", "strom", 0.9, 4e-6); /* what is held back is so in moves, whatever the rate does */
+    /* what is held back is so in moves, whatever the rate does */
+    check_conserved("sim:slow=1x4", "strom", 0.9, 4e-6);
     check_conserved("zmq", "topk:density=0.02", 1, 4e-6);
 }
 
@@ -158,7 +171,8 @@ static weir_err shrink(rank *r, plan *p)
     WEIR_TRY(x->hand_over(r->self, stay, 3));
     if (r->g.me < 3) {
         WEIR_TRY(weir_group_make(r->g.net, 1, stay, 3, r->arena, &r->g));
-        WEIR_TRY(x->regroup(r->self, &(weir_exchange_env){&r->g, &r->g, &r->coll, r->lane, r->lanes, r->arena, NULL, NULL, 7, 0}));
+        WEIR_TRY(x->regroup(r->self, &(weir_exchange_env){&r->g, &r->g, &r->coll, r->lane, r->lanes,
+                                                          r->arena, NULL, NULL, 7, 0}));
         for (uint64_t step = half; step < (uint64_t)p->steps; step++)
             WEIR_TRY(one_step(r, p, step));
         WEIR_TRY(x->settle(r->self, (weir_turn){.step = (uint64_t)p->steps}));
@@ -209,9 +223,12 @@ static weir_err enter(rank *r, plan *p, int phase, int me)
         WEIR_TRY(weir_net_send_wait(net, to, tag, r->param, sizeof r->param));
     if (me > 3)
         WEIR_TRY(weir_net_recv_wait(net, 1, tag, r->param, sizeof r->param, NULL));
-    WEIR_TRY(weir_group_make(net, (unsigned)phase + 1, phase_of[phase], count_of[phase], r->arena, &r->g));
+    WEIR_TRY(weir_group_make(net, (unsigned)phase + 1, phase_of[phase], count_of[phase], r->arena,
+                             &r->g));
     WEIR_TRY(weir_coll_open("ring", &r->g, r->arena, &r->coll));
-    return p->exchange->regroup(r->self, &(weir_exchange_env){&r->g, &r->g, &r->coll, r->lane, r->lanes, r->arena, NULL, NULL, 7, 0});
+    return p->exchange->regroup(r->self,
+                                &(weir_exchange_env){&r->g, &r->g, &r->coll, r->lane, r->lanes,
+                                                     r->arena, NULL, NULL, 7, 0});
 }
 
 static weir_err change(rank *r, plan *p)
@@ -241,7 +258,8 @@ static weir_err change(rank *r, plan *p)
 
 static void groups_change(void **state)
 {
-    static const char *const codecs[] = {"topk:density=0.02,warmup=0", "strom:warmup=0", "onebit:warmup=0", "int8:residual=yes"};
+    static const char *const codecs[] = {"topk:density=0.02,warmup=0", "strom:warmup=0",
+                                         "onebit:warmup=0", "int8:residual=yes"};
 
     (void)state;
     for (size_t c = 0; c < sizeof codecs / sizeof *codecs; c++) {
@@ -269,7 +287,12 @@ static void groups_change(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lock_step_is_synchronous), cmocka_unit_test(lock_step_has_the_bits_of_a_gather), cmocka_unit_test(never_further_apart), cmocka_unit_test(repeats_in_sim), cmocka_unit_test(conserved), cmocka_unit_test(a_leaver_hands_over),
+        cmocka_unit_test(lock_step_is_synchronous),
+        cmocka_unit_test(lock_step_has_the_bits_of_a_gather),
+        cmocka_unit_test(never_further_apart),
+        cmocka_unit_test(repeats_in_sim),
+        cmocka_unit_test(conserved),
+        cmocka_unit_test(a_leaver_hands_over),
         cmocka_unit_test(groups_change),
     };
 

@@ -1,16 +1,29 @@
-"""Workers that wait for nobody but for who is too far behind: as good as dense, never too far apart, and one again when they have settled."""
+"""Workers that wait for nobody but for who is too far behind: as good as dense, never too far
+apart, and one again when they have settled."""
 import os, re, shutil, signal, time
 import pytest
 from weirlib import SMALL, children, distance, end, events, start, train, wait_for, weights, weir
 
-COMMON = ['--model', 'lenet', '--data', SMALL, '--batch', 32, '--optim', 'sgd:momentum=0.9,decay=1e-4', '--threads', 1]
+COMMON = [
+    '--model',
+    'lenet',
+    '--data',
+    SMALL,
+    '--batch',
+    32,
+    '--optim',
+    'sgd:momentum=0.9,decay=1e-4',
+    '--threads',
+    1,
+]
 FASHION = '/usr/share/datasets/fashion-mnist'
 
 
 def cut_back(out, step):
     """as if the run had been stopped there"""
     for d in out.glob('step-*'):
-        if d.name != f'step-{step}': shutil.rmtree(d)
+        if d.name != f'step-{step}':
+            shutil.rmtree(d)
     os.remove(out / 'latest')
     os.symlink(f'step-{step}', out / 'latest')
 
@@ -30,7 +43,20 @@ def test_lock_step_goes_on_bit_for_bit(tmp_path, codec):
 @pytest.mark.parametrize('lr', ['cosine:rate=0.02,warmup=5', '0.01'])
 def test_lock_step_is_synchronous(tmp_path, lr):
     train(tmp_path / 'sync', '--steps', 30, '--workers', 4, '--coll', 'ring', '--lr', lr, *COMMON)
-    train(tmp_path / 'lock', '--steps', 30, '--workers', 4, '--exchange', 'peers:0', '--eval-every', 11, '--lr', lr, *COMMON)
+    train(
+        tmp_path / 'lock',
+        '--steps',
+        30,
+        '--workers',
+        4,
+        '--exchange',
+        'peers:0',
+        '--eval-every',
+        11,
+        '--lr',
+        lr,
+        *COMMON,
+    )
     assert distance(weights(tmp_path / 'lock'), weights(tmp_path / 'sync')) <= 1e-5
     a, b = ([e['loss'] for e in events(tmp_path / d, 'step')] for d in ('sync', 'lock'))
     assert a == pytest.approx(b, rel=1e-4)
@@ -39,7 +65,26 @@ def test_lock_step_is_synchronous(tmp_path, lr):
 @pytest.mark.sanitizer
 def test_apart_settles_goes_on_and_changes_workers(tmp_path):
     out = tmp_path / 'run'
-    train(out, '--steps', 60, '--save-every', 20, '--eval-every', 15, '--workers', 4, '--exchange', 'peers:bound=3', '--codec', 'strom:warmup=0.1', '--lr', 'cosine:rate=0.02', '--clip', 5, *COMMON)
+    train(
+        out,
+        '--steps',
+        60,
+        '--save-every',
+        20,
+        '--eval-every',
+        15,
+        '--workers',
+        4,
+        '--exchange',
+        'peers:bound=3',
+        '--codec',
+        'strom:warmup=0.1',
+        '--lr',
+        'cosine:rate=0.02',
+        '--clip',
+        5,
+        *COMMON,
+    )
     steps = events(out, 'step')
     assert [e['step'] for e in steps] == list(range(1, 61)) and end(out)['replicas'] == 1
     assert all(0 <= e['apart'] <= 3 for e in steps) and steps[-1]['residual_norm'] > 0
@@ -53,19 +98,54 @@ def test_apart_settles_goes_on_and_changes_workers(tmp_path):
 @pytest.mark.skipif(not os.path.isdir(FASHION), reason='no Fashion-MNIST here')
 def test_as_good_as_dense(tmp_path):
     # a quarter of the data, once: strom is still in or near its ramp
-    args = ['--model', 'lenet', '--data', 'fashion-mnist:limit=15000', '--batch', 64, '--epochs', 1, '--optim', 'sgd:momentum=0.9', '--lr', 'cosine:rate=0.05', '--workers', 4, '--threads', 1]
+    args = [
+        '--model',
+        'lenet',
+        '--data',
+        'fashion-mnist:limit=15000',
+        '--batch',
+        64,
+        '--epochs',
+        1,
+        '--optim',
+        'sgd:momentum=0.9',
+        '--lr',
+        'cosine:rate=0.05',
+        '--workers',
+        4,
+        '--threads',
+        1,
+    ]
     train(tmp_path / 'dense', *args)
     dense = end(tmp_path / 'dense')['value']
     assert dense > 0.74
     for codec, drop, ratio in (('none', 0.05, 0), ('strom:warmup=0.1', 0.1, 10)):
         train(tmp_path / codec, '--exchange', 'peers', '--codec', codec, *args)
         e = end(tmp_path / codec)
-        assert e['replicas'] == 1 and e['ratio'] > ratio and e['value'] > dense - drop, (codec, dense, e['value'])
+        assert e['replicas'] == 1 and e['ratio'] > ratio and e['value'] > dense - drop, (
+            codec,
+            dense,
+            e['value'],
+        )
 
 
 def test_signal_checkpoints_and_leaves(tmp_path):
     out = tmp_path / 'run'
-    p = start('train', '--out', out, '--quiet', '--steps', 1000000, '--workers', 3, '--exchange', 'peers', '--codec', 'strom', *COMMON)
+    p = start(
+        'train',
+        '--out',
+        out,
+        '--quiet',
+        '--steps',
+        1000000,
+        '--workers',
+        3,
+        '--exchange',
+        'peers',
+        '--codec',
+        'strom',
+        *COMMON,
+    )
     wait_for(lambda: os.path.exists(out / 'log.jsonl') and len(events(out, 'step')) > 30)
     p.send_signal(signal.SIGTERM)
     _, err = p.communicate(timeout=30)
@@ -76,7 +156,23 @@ def test_signal_checkpoints_and_leaves(tmp_path):
 @pytest.mark.parametrize('number,code', [(signal.SIGKILL, 10), (signal.SIGSTOP, 11)])
 def test_the_missing_one_is_named(tmp_path, number, code):
     out = tmp_path / 'run'
-    p = start('train', '--out', out, '--quiet', '--steps', 1000000, '--workers', 4, '--exchange', 'peers', '--codec', 'strom', '--timeout', 2, *COMMON)
+    p = start(
+        'train',
+        '--out',
+        out,
+        '--quiet',
+        '--steps',
+        1000000,
+        '--workers',
+        4,
+        '--exchange',
+        'peers',
+        '--codec',
+        'strom',
+        '--timeout',
+        2,
+        *COMMON,
+    )
     ranks = wait_for(lambda: len(children(p.pid)) == 4 and children(p.pid))
     wait_for(lambda: os.path.exists(out / 'log.jsonl') and len(events(out, 'step')) > 10)
     os.kill(ranks[2], number)
@@ -88,20 +184,54 @@ def test_the_missing_one_is_named(tmp_path, number, code):
 
 
 def test_a_simulated_run_repeats(tmp_path):
-    args = ['--steps', 20, '--exchange', 'peers:2', '--codec', 'strom:warmup=0.1', '--net', 'sim:nodes=4,cost=5ms,slow=1x3,jitter=1', '--lr', 0.01, *COMMON]
+    args = [
+        '--steps',
+        20,
+        '--exchange',
+        'peers:2',
+        '--codec',
+        'strom:warmup=0.1',
+        '--net',
+        'sim:nodes=4,cost=5ms,slow=1x3,jitter=1',
+        '--lr',
+        0.01,
+        *COMMON,
+    ]
     train(tmp_path / 'a', *args)
     train(tmp_path / 'b', *args)
     train(tmp_path / 'even', *[str(a).replace(',slow=1x3', '') for a in args])
     a, b, even = (end(tmp_path / k) for k in ('a', 'b', 'even'))
-    assert a['params_hash'] == b['params_hash'] and a['wall_s'] == b['wall_s'] and a['replicas'] == 1
-    assert even['wall_s'] > 20 * 5e-3 and a['wall_s'] > 2.5 * even['wall_s']    # the slow one holds up all, and is out of step with them:
+    assert (
+        a['params_hash'] == b['params_hash'] and a['wall_s'] == b['wall_s'] and a['replicas'] == 1
+    )
+    assert (
+        even['wall_s'] > 20 * 5e-3 and a['wall_s'] > 2.5 * even['wall_s']
+    )  # the slow one holds up all, and is out of step with them:
     assert a['params_hash'] != even['params_hash']
 
 
-@pytest.mark.parametrize('more,words', [(['--optim', 'adamw'], ['--optim adamw', 'sgd']), (['--codec', 'powersgd'], ['--codec powersgd', 'summed']),
-                                        (['--exact', 'yes'], ['--exact']), (['--codec', 'strom:correct=no'], ['correct=no'])])
+@pytest.mark.parametrize(
+    'more,words',
+    [
+        (['--optim', 'adamw'], ['--optim adamw', 'sgd']),
+        (['--codec', 'powersgd'], ['--codec powersgd', 'summed']),
+        (['--exact', 'yes'], ['--exact']),
+        (['--codec', 'strom:correct=no'], ['correct=no']),
+    ],
+)
 def test_what_cannot_work_is_refused(tmp_path, more, words):
-    _, err = train(tmp_path / 'run', '--steps', 2, '--workers', 2, '--exchange', 'peers', *COMMON, *more, code=16)
+    _, err = train(
+        tmp_path / 'run',
+        '--steps',
+        2,
+        '--workers',
+        2,
+        '--exchange',
+        'peers',
+        *COMMON,
+        *more,
+        code=16,
+    )
     assert '--exchange peers' in err and all(w in err for w in words), err
 
 

@@ -1,4 +1,5 @@
-/* The exchange `peers` where something goes wrong: who is missing or disagrees is named. And settings that it does otherwise than `allreduce`. */
+/* The exchange `peers` where something goes wrong: who is missing or disagrees is named. And
+ * settings that it does otherwise than `allreduce`. */
 #include "exchange/letter.h"
 #include "help_peers.h"
 #include <math.h>
@@ -45,7 +46,8 @@ static void a_replica_that_differs_is_named(void **state)
     free(p);
 }
 
-/* A letter with any bit changed, or of another length, is told from a whole one, and changes nothing. */
+/* A letter with any bit changed, or of another length, is told from a whole one, and changes
+ * nothing. */
 static weir_err damage(rank *r, weir_lane *l, const weir_pen *pen, unsigned char *copy, size_t len)
 {
     weir_letter x = {.from = 1, .lane = 0, .step = 5, .data = copy, .len = len};
@@ -57,7 +59,8 @@ static weir_err damage(rank *r, weir_lane *l, const weir_pen *pen, unsigned char
     memset(r->grad, 0, sizeof r->grad);
     for (size_t bit = 0; bit < 8 * len; bit += bit < 8 * 200 ? 1 : 97) {
         copy[bit / 8] ^= (unsigned char)(1 << bit % 8);
-        CHECK(weir_letter_read(l, pen, &x, notes, &sum) == WEIR_INVALID && strstr(weir_why_text(), "rank 1"));
+        CHECK(weir_letter_read(l, pen, &x, notes, &sum) == WEIR_INVALID &&
+              strstr(weir_why_text(), "rank 1"));
         copy[bit / 8] ^= (unsigned char)(1 << bit % 8);
     }
     for (x.len = 0; x.len < len; x.len += x.len < 200 ? 1 : 51)
@@ -87,11 +90,14 @@ static weir_err letter_rank(weir_net *net, void *arg)
     if (!err && !r->g.me) {
         weir_pen pen = {.group = &r->g, .base = 0.05, .seed = 1, .tile = tile};
         make_gradient(r, p, 5, 0.05);
-        err = weir_letter_write(&r->lane[0], &pen, (weir_turn){.step = 5, .rate = 0.05}, 1, copy, &len);
+        err = weir_letter_write(&r->lane[0], &pen, (weir_turn){.step = 5, .rate = 0.05}, 1, copy,
+                                &len);
         if (!err)
             err = damage(r, &r->lane[0], &pen, copy, len);
         pen.base = 0.1;
-        if (!err && weir_letter_read(&r->lane[0], &pen, &(weir_letter){.from = 1, .step = 5, .data = copy, .len = len}, r->grad, &(uint64_t){0}) != WEIR_DIVERGED)
+        if (!err && weir_letter_read(&r->lane[0], &pen,
+                                     &(weir_letter){.from = 1, .step = 5, .data = copy, .len = len},
+                                     r->grad, &(uint64_t){0}) != WEIR_DIVERGED)
             err = weir_fail(WEIR_FAILED, "another base is not found out");
     }
     weir_arena_free(r->arena);
@@ -166,9 +172,11 @@ static void refusals(void **state)
             const weir_codec *codec = (const weir_codec *)*c;
             if (!strcmp((*c)->name, "auto")) /* a choice is refused for a reason of its own */
                 continue;
-            const char *why = weir_exchange_refuse(&weir_exchange_peers, codec, (const weir_optim *)*o, &facts, 4);
+            const char *why = weir_exchange_refuse(&weir_exchange_peers, codec,
+                                                   (const weir_optim *)*o, &facts, 4);
             bool fits = codec->rounds == 1 && !codec->chooses && !strcmp((*o)->name, "sgd");
-            assert_null(weir_exchange_refuse(&weir_exchange_allreduce, codec, (const weir_optim *)*o, &facts, 4));
+            assert_null(weir_exchange_refuse(&weir_exchange_allreduce, codec,
+                                             (const weir_optim *)*o, &facts, 4));
             if ((why == NULL) != fits)
                 fail_msg("%s and %s: %s", (*c)->name, (*o)->name, why ? why : "not refused");
             if (strcmp((*o)->name, "sgd"))
@@ -192,14 +200,16 @@ static void correct_no(void **state)
     free(p);
 }
 
-/* What a letter of a falling rate left behind is as much as before when it is seen as gradients; of a rate that is nearly gone, no more than 16 times as much. */
+/* What a letter of a falling rate left behind is as much as before when it is seen as gradients; of
+ * a rate that is nearly gone, no more than 16 times as much. */
 static void held_in_units(void **state)
 {
     const float units[] = {2, 1, 0.25f, 1.f / 16, 1e-3f, 1e-9f};
 
     (void)state;
     for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
-        float held[] = {1, -2, 0.5f}, speed[] = {1, 1, 1}, grown = units[i] > 1.f / 16 ? 1 / units[i] : 16;
+        float held[] = {1, -2, 0.5f}, speed[] = {1, 1, 1},
+              grown = units[i] > 1.f / 16 ? 1 / units[i] : 16;
         weir_bucket b = {.n = 3};
         weir_lane lane = {.bucket = &b, .unit = units[i], .held.now = held, .speed.now = speed};
         weir_lane_in_unit(&lane, 1);
@@ -210,7 +220,8 @@ static void held_in_units(void **state)
     }
 }
 
-/* A fixed threshold is one for gradients, whatever the rate is: none of these reaches it, so nothing moves. */
+/* A fixed threshold is one for gradients, whatever the rate is: none of these reaches it, so
+ * nothing moves. */
 static void tau_is_of_gradients(void **state)
 {
     plan *p = new_plan("peers:bound=0", 0, "strom:tau=10,warmup=0,ramp=0");
@@ -231,7 +242,8 @@ static void dry_and_alone(void **state)
 
     (void)state;
     ranks_all_ok(&r);
-    assert_true(r.seconds > 12 * 3 * 500 * 8 / 1e6); /* the dense tail and its notes alone take longer than that */
+    /* the dense tail and its notes alone take longer than that */
+    assert_true(r.seconds > 12 * 3 * 500 * 8 / 1e6);
     free(p);
     p = new_plan("peers", 4, "topk:density=0.1");
     all_well(p, "sim", 1);
@@ -241,8 +253,15 @@ static void dry_and_alone(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_lost_peer_is_named), cmocka_unit_test(a_replica_that_differs_is_named), cmocka_unit_test(damaged_letters), cmocka_unit_test(not_finite), cmocka_unit_test(refusals), cmocka_unit_test(correct_no),
-        cmocka_unit_test(held_in_units), cmocka_unit_test(tau_is_of_gradients), cmocka_unit_test(dry_and_alone),
+        cmocka_unit_test(a_lost_peer_is_named),
+        cmocka_unit_test(a_replica_that_differs_is_named),
+        cmocka_unit_test(damaged_letters),
+        cmocka_unit_test(not_finite),
+        cmocka_unit_test(refusals),
+        cmocka_unit_test(correct_no),
+        cmocka_unit_test(held_in_units),
+        cmocka_unit_test(tau_is_of_gradients),
+        cmocka_unit_test(dry_and_alone),
     };
 
     if (argc > 1)

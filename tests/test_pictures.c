@@ -6,7 +6,12 @@
 #include <string.h>
 #include "help_idx.h"
 
-enum { PLANE = WEIR_RECORD_PLANE, BYTES = WEIR_RECORD_BYTES, SIDE = WEIR_RECORD_SIDE, WIDTH = 3 * PLANE };
+enum {
+    PLANE = WEIR_RECORD_PLANE,
+    BYTES = WEIR_RECORD_BYTES,
+    SIDE = WEIR_RECORD_SIDE,
+    WIDTH = 3 * PLANE
+};
 
 static unsigned char records[8][BYTES];
 
@@ -49,7 +54,8 @@ static void check_samples(const weir_batch *b, int first)
         channel_facts(c, &mean, &deviation);
         for (int i = 0; i < b->n; i++)
             for (int k = c * PLANE; k < (c + 1) * PLANE; k++)
-                assert_float_equal(b->x[i * WIDTH + k], (records[first + i][1 + k] / 255.0 - mean) / deviation, 1e-5);
+                assert_float_equal(b->x[i * WIDTH + k],
+                                   (records[first + i][1 + k] / 255.0 - mean) / deviation, 1e-5);
     }
     for (int i = 0; i < b->n; i++)
         assert_int_equal(b->label[i], first + i);
@@ -64,9 +70,12 @@ static void batches_are_read_and_standardised_by_channel(void **unused)
     good();
     for (int packed = 0; packed < 2; packed++) {
         assert_int_equal(idx_open("cifar10:%s", 0, &use), WEIR_OK);
-        assert_true(use.facts.dims == 3 && use.facts.dim[0] == 3 && use.facts.dim[1] == 32 && use.facts.dim[2] == 32);
-        assert_true(use.facts.classes == 10 && use.facts.target == WEIR_CLASSES && use.facts.value_scale == 1);
-        assert_true(use.facts.count[WEIR_TRAIN] == 5 && use.facts.count[WEIR_TEST] == 3 && !use.facts.streams[WEIR_TRAIN]);
+        assert_true(use.facts.dims == 3 && use.facts.dim[0] == 3 && use.facts.dim[1] == 32 &&
+                    use.facts.dim[2] == 32);
+        assert_true(use.facts.classes == 10 && use.facts.target == WEIR_CLASSES &&
+                    use.facts.value_scale == 1);
+        assert_true(use.facts.count[WEIR_TRAIN] == 5 && use.facts.count[WEIR_TEST] == 3 &&
+                    !use.facts.streams[WEIR_TRAIN]);
         b = idx_get(&use, WEIR_TRAIN, 0, 5, 0);
         check_samples(&b, 0);
         b = idx_get(&use, WEIR_TEST, 0, 3, 0);
@@ -87,13 +96,15 @@ static void damaged_batches_are_refused(void **unused)
     (void)unused;
     good();
     idx_put("data_batch_2.bin", records[2], 3 * BYTES - 1);
-    idx_refused("cifar10:%s", WEIR_INVALID, "data_batch_2.bin", "9218 bytes were found, a multiple of 3073 was expected");
+    idx_refused("cifar10:%s", WEIR_INVALID, "data_batch_2.bin",
+                "9218 bytes were found, a multiple of 3073 was expected");
     idx_put("data_batch_2.bin", "", 0);
     idx_refused("cifar10:%s", WEIR_INVALID, "data_batch_2.bin", "it is empty");
     good();
     records[6][0] = 10;
     idx_put("test_batch.bin", records[5], 3 * BYTES);
-    idx_refused("cifar10:%s", WEIR_INVALID, "test_batch.bin", "record 1 (from 0) has the label 10; 0 to 9 was expected");
+    idx_refused("cifar10:%s", WEIR_INVALID, "test_batch.bin",
+                "record 1 (from 0) has the label 10; 0 to 9 was expected");
     good();
     idx_shell("gzip %s/data_batch_1.bin; truncate -s -20 %s/data_batch_1.bin.gz");
     idx_refused("cifar10:%s", WEIR_INVALID, "data_batch_1.bin.gz", "gzip");
@@ -114,7 +125,8 @@ static void the_name_alone_stands_for_a_place(void **unused)
     setenv("XDG_DATA_HOME", idx_dir, 1);
     idx_refused("cifar10", WEIR_INVALID, "/weir/cifar10", "run scripts/data cifar10");
     good();
-    assert_int_equal(idx_open("cifar10:%s,limit=1", 0, &use), WEIR_OK); /* a directory that is given is what counts */
+    /* a directory that is given is what counts */
+    assert_int_equal(idx_open("cifar10:%s,limit=1", 0, &use), WEIR_OK);
     weir_data_close(&use);
     idx_shell("mkdir -p %s/weir/cifar10 && cd %s && mv *.bin weir/cifar10");
     assert_int_equal(idx_open("cifar10", 0, &use), WEIR_OK);
@@ -128,7 +140,8 @@ static void the_name_alone_stands_for_a_place(void **unused)
 
 /* ---- crop and flip ---- */
 
-/* One channel of picture y as seen from x, shifted and perhaps mirrored: the one way that fits, or -1. */
+/* One channel of picture y as seen from x, shifted and perhaps mirrored: the one way that fits, or
+ * -1. */
 static int find_way(const float *x, const float *y, int height, int width)
 {
     for (int way = 0; way < 9 * 9 * 2; way++) {
@@ -136,7 +149,8 @@ static int find_way(const float *x, const float *y, int height, int width)
         bool fits = true;
         for (int k = 0; fits && k < height * width; k++) {
             int row = k / width - down, col = (way % 2 ? width - 1 - k % width : k % width) - right;
-            float want = row >= 0 && row < height && col >= 0 && col < width ? x[row * width + col] : 0;
+            float want =
+                row >= 0 && row < height && col >= 0 && col < width ? x[row * width + col] : 0;
             fits = y[k] == want;
         }
         if (fits)
@@ -162,7 +176,9 @@ static void crops_and_flips_are_that_and_no_more(void **unused)
             int way = find_way(x.x + i * WIDTH, y.x + i * WIDTH, SIDE, SIDE);
             assert_true(way >= 0);
             for (int c = 1; c < 3; c++) /* all channels move together */
-                assert_int_equal(find_way(x.x + i * WIDTH + c * PLANE, y.x + i * WIDTH + c * PLANE, SIDE, SIDE), way);
+                assert_int_equal(find_way(x.x + i * WIDTH + c * PLANE, y.x + i * WIDTH + c * PLANE,
+                                          SIDE, SIDE),
+                                 way);
             ways += !met[way]++;
             flips += way % 2;
             moved[way / 2 % 9]++;
@@ -176,7 +192,8 @@ static void crops_and_flips_are_that_and_no_more(void **unused)
     weir_data_close(&other);
 }
 
-/* Which way depends on step and global sample: not on how a step is cut, nor on which sample stands there. */
+/* Which way depends on step and global sample: not on how a step is cut, nor on which sample stands
+ * there. */
 static void augmentation_is_keyed_by_step_and_place(void **unused)
 {
     weir_data_use plain, other;
@@ -185,7 +202,8 @@ static void augmentation_is_keyed_by_step_and_place(void **unused)
     good();
     assert_int_equal(idx_open("cifar10:%s", 0, &plain), WEIR_OK);
     assert_int_equal(idx_open("cifar10:%s,augment=yes", 0, &other), WEIR_OK);
-    weir_batch whole = idx_get(&other, WEIR_TRAIN, 0, 5, 7), piece = idx_get(&other, WEIR_TRAIN, 3, 2, 7);
+    weir_batch whole = idx_get(&other, WEIR_TRAIN, 0, 5, 7),
+               piece = idx_get(&other, WEIR_TRAIN, 3, 2, 7);
     assert_memory_equal(whole.x + 3 * WIDTH, piece.x, 2 * WIDTH * sizeof(float));
     weir_batch later = idx_get(&other, WEIR_TRAIN, 0, 5, 8);
     assert_memory_not_equal(whole.x, later.x, 5 * WIDTH * sizeof(float));
@@ -220,7 +238,8 @@ static void idx_pictures_are_augmented_too(void **unused)
     weir_data_close(&other);
     idx_save("train-images-idx3-ubyte", 8, 2, vectors, idx_ramp, 24);
     idx_save("t10k-images-idx3-ubyte", 8, 2, two, idx_ramp, 12);
-    idx_refused("idx:%s,augment=yes", WEIR_MISFIT, "train-images-idx3-ubyte", "augment=yes needs pictures");
+    idx_refused("idx:%s,augment=yes", WEIR_MISFIT, "train-images-idx3-ubyte",
+                "augment=yes needs pictures");
 }
 
 #define CASE(f) cmocka_unit_test_setup_teardown(f, idx_setup, idx_teardown)

@@ -34,8 +34,9 @@ static void there_and_back(void **state)
 
 static void refused(void **state)
 {
-    static const char *const bad[] = {"", "{}", "[1]", "{\"forward_ns\":1,\"rest_ns\":1,\"update_ns\":1,\"backward_ns\":[\"x\"]}",
-                                      "{\"forward_ns\":-1,\"rest_ns\":1,\"update_ns\":1,\"backward_ns\":[1]}"};
+    static const char *const bad[] = {
+        "", "{}", "[1]", "{\"forward_ns\":1,\"rest_ns\":1,\"update_ns\":1,\"backward_ns\":[\"x\"]}",
+        "{\"forward_ns\":-1,\"rest_ns\":1,\"update_ns\":1,\"backward_ns\":[1]}"};
     weir_arena *arena = weir_arena_new();
     weir_profile *p;
     char path[64];

@@ -3,8 +3,20 @@ import os, shutil, signal, time
 import pytest
 from weirlib import SMALL, children, distance, end, events, start, train, wait_for, weights, weir
 
-COMMON = ['--model', 'lenet', '--data', SMALL, '--batch', 64, '--optim', 'sgd:momentum=0.9,nesterov=yes,decay=1e-4', '--threads', 1,
-          '--lr', 'cosine:rate=0.02,warmup=10']
+COMMON = [
+    '--model',
+    'lenet',
+    '--data',
+    SMALL,
+    '--batch',
+    64,
+    '--optim',
+    'sgd:momentum=0.9,nesterov=yes,decay=1e-4',
+    '--threads',
+    1,
+    '--lr',
+    'cosine:rate=0.02,warmup=10',
+]
 
 
 @pytest.fixture(scope='module')
@@ -16,12 +28,14 @@ def never_stopped(tmp_path_factory):
             out = made[workers] = tmp_path_factory.mktemp('never') / 'run'
             train(out, '--steps', 100, '--workers', workers, *COMMON)
         return made[workers]
+
     return get
 
 
 @pytest.fixture(scope='module')
 def stopped_at_57(tmp_path_factory):
-    """a run of 100 steps with a checkpoint at step 57, cut back to it: as if it had been stopped there"""
+    """a run of 100 steps with a checkpoint at step 57, cut back to it: as if it had been stopped
+    there"""
     made = {}
 
     def get(workers):
@@ -32,6 +46,7 @@ def stopped_at_57(tmp_path_factory):
             os.remove(out / 'latest')
             os.symlink('step-57', out / 'latest')
         return made[workers]
+
     return get
 
 
@@ -42,7 +57,8 @@ def test_resume_at_57(tmp_path, never_stopped, stopped_at_57, before, after):
     train(out, '--resume', out, '--workers', after)
     assert end(out)['steps'] == 100
     assert [e['step'] for e in events(out, 'start')][-1] == 57
-    if before == after: assert end(out)['params_hash'] == end(never_stopped(before))['params_hash']
+    if before == after:
+        assert end(out)['params_hash'] == end(never_stopped(before))['params_hash']
     assert distance(weights(out), weights(never_stopped(before))) <= 1e-5
 
 
@@ -51,7 +67,9 @@ def test_nothing_left_to_do(tmp_path, never_stopped):
     shutil.copytree(never_stopped(1), out, symlinks=True)
     said = weir('train', '--resume', out, '--out', out)[0]
     assert 'train loss' not in said and 'test loss' in said
-    assert end(out)['loss'] is None and end(out)['params_hash'] == end(never_stopped(1))['params_hash']
+    assert (
+        end(out)['loss'] is None and end(out)['params_hash'] == end(never_stopped(1))['params_hash']
+    )
 
 
 @pytest.mark.sanitizer
@@ -74,7 +92,9 @@ def test_second_signal_leaves_now(tmp_path):
     out = tmp_path / 'run'
     p = start('train', '--out', out, '--quiet', '--steps', 1000000, '--workers', 2, *COMMON)
     wait_for(lambda: os.path.exists(out / 'log.jsonl') and len(events(out, 'step')) > 3)
-    os.kill(wait_for(lambda: len(children(p.pid)) == 2 and children(p.pid))[1], signal.SIGSTOP)   # nobody can finish the step
+    os.kill(
+        wait_for(lambda: len(children(p.pid)) == 2 and children(p.pid))[1], signal.SIGSTOP
+    )  # nobody can finish the step
     p.send_signal(signal.SIGTERM)
     time.sleep(0.3)
     assert p.poll() is None
@@ -98,9 +118,21 @@ def test_one_rank_told_to_stop_stops_all(tmp_path):
 def test_nohup(tmp_path):
     """a signal that was ignored when we started stays ignored"""
     out = tmp_path / 'run'
-    p = start('train', '--out', out, '--quiet', '--steps', 1000000, '--workers', 2, *COMMON, preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+    p = start(
+        'train',
+        '--out',
+        out,
+        '--quiet',
+        '--steps',
+        1000000,
+        '--workers',
+        2,
+        *COMMON,
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN),
+    )
     wait_for(lambda: os.path.exists(out / 'log.jsonl') and len(events(out, 'step')) > 3)
-    for pid in [p.pid, *children(p.pid)]: os.kill(pid, signal.SIGHUP)
+    for pid in [p.pid, *children(p.pid)]:
+        os.kill(pid, signal.SIGHUP)
     before = len(events(out, 'step'))
     wait_for(lambda: len(events(out, 'step')) > before + 20)
     p.terminate()

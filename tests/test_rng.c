@@ -1,4 +1,5 @@
-/* Random numbers: Random123's known answers, streams that do not meet, shuffles that are permutations and look like chance. */
+/* Random numbers: Random123's known answers, streams that do not meet, shuffles that are
+ * permutations and look like chance. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -50,7 +51,8 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Changing any one part of the place gives other numbers: 64-bit draws of all neighbours are all different. */
+/* Changing any one part of the place gives other numbers: 64-bit draws of all neighbours are all
+ * different. */
 static void streams_do_not_meet(void **state)
 {
     enum { DRAWS = 64, STREAMS = 2 * 3 * 4 * 4 };
@@ -61,7 +63,8 @@ static void streams_do_not_meet(void **state)
 
     (void)state;
     for (int i = 0; i < STREAMS; i++) {
-        weir_rng r = weir_rng_at(seed[i % 2], (weir_rng_use)(i / 2 % 3 + 1), a[i / 6 % 4], b[i / 24]);
+        weir_rng r =
+            weir_rng_at(seed[i % 2], (weir_rng_use)(i / 2 % 3 + 1), a[i / 6 % 4], b[i / 24]);
         for (int k = 0; k < DRAWS; k++) {
             uint64_t high = weir_rng_u32(&r);
             seen[n++] = high << 32 | weir_rng_u32(&r);
@@ -134,7 +137,8 @@ static void normal_agrees_with_libm(void **state)
     }
 }
 
-/* Pinned, so that a change of the generator, which would change every run, is noticed; and the same on every machine. */
+/* Pinned, so that a change of the generator, which would change every run, is noticed; and the same
+ * on every machine. */
 static void drawn_numbers_stay_what_they_are(void **state)
 {
     weir_rng r = weir_rng_at(1, WEIR_RNG_TEST, 2, 3);
@@ -160,8 +164,8 @@ static void check_permutation(uint64_t seed, uint64_t epoch, uint64_t n)
     for (uint64_t i = 0; i < n; i++) {
         uint64_t x = weir_rng_shuffle(seed, epoch, n, i);
         if (x >= n || seen[x])
-            fail_msg("n = %llu, place %llu: %llu is outside or there twice", (unsigned long long)n, (unsigned long long)i,
-                     (unsigned long long)x);
+            fail_msg("n = %llu, place %llu: %llu is outside or there twice", (unsigned long long)n,
+                     (unsigned long long)i, (unsigned long long)x);
         seen[x] = true;
     }
     free(seen);
@@ -208,11 +212,13 @@ static void seed_and_epoch_change_the_order(void **state)
     assert_true(same_seed < 10 && same_epoch < 10);
 }
 
-/* Over many epochs each number comes to each place equally often; so does each pair of numbers to the first two places. */
+/* Over many epochs each number comes to each place equally often; so does each pair of numbers to
+ * the first two places. */
 static void check_even(uint64_t n, int epochs)
 {
     int *at = calloc(n * n, sizeof *at), *pair = calloc(n * n, sizeof *pair);
-    double want = (double)epochs / (double)n, pairs = (double)epochs / (double)(n * (n - 1)), chi = 0, chi2 = 0, cells;
+    double want = (double)epochs / (double)n, pairs = (double)epochs / (double)(n * (n - 1)),
+           chi = 0, chi2 = 0, cells;
 
     assert_true(at && pair);
     for (int e = 0; e < epochs; e++) {
@@ -228,10 +234,12 @@ static void check_even(uint64_t n, int epochs)
     free(at), free(pair);
     cells = (double)((n - 1) * (n - 1));
     if (chi > cells + 5 * sqrt(2 * cells))
-        fail_msg("places are uneven: n = %llu, chi-square %g for %g degrees", (unsigned long long)n, chi, cells);
+        fail_msg("places are uneven: n = %llu, chi-square %g for %g degrees", (unsigned long long)n,
+                 chi, cells);
     cells = (double)(n * (n - 1) - 1);
     if (chi2 > cells + 5 * sqrt(2 * cells))
-        fail_msg("pairs are uneven: n = %llu, chi-square %g for %g degrees", (unsigned long long)n, chi2, cells);
+        fail_msg("pairs are uneven: n = %llu, chi-square %g for %g degrees", (unsigned long long)n,
+                 chi2, cells);
 }
 
 static void shuffles_are_even(void **state)

@@ -1,4 +1,5 @@
-/* Files of arrays: written and read back bit for bit, opened by a reader that is not ours, and refused when their bytes are wrong. */
+/* Files of arrays: written and read back bit for bit, opened by a reader that is not ours, and
+ * refused when their bytes are wrong. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -55,9 +56,15 @@ static void write_list(weir_st_list *l, char sum[WEIR_ST_SUM])
 static const float f32[6] = {1, -2.5f, 3, 4, 5, -0.0f};
 static const uint64_t u64[2] = {7, UINT64_MAX};
 static const unsigned char u8[3] = {9, 8, 255};
-static const weir_st_tensor weight = {.name = "fc.weight", .type = WEIR_ST_F32, .dims = 2, .dim = {2, 3}};
+static const weir_st_tensor weight = {.name = "fc.weight",
+                                      .type = WEIR_ST_F32,
+                                      .dims = 2,
+                                      .dim = {2, 3}};
 static const weir_st_tensor steps = {.name = "steps", .type = WEIR_ST_U64, .dims = 1, .dim = {2}};
-static const weir_st_tensor raw = {.name = "raw \"\xc3\xa9\"", .type = WEIR_ST_U8, .dims = 1, .dim = {3}};
+static const weir_st_tensor raw = {.name = "raw \"\xc3\xa9\"",
+                                   .type = WEIR_ST_U8,
+                                   .dims = 1,
+                                   .dim = {3}};
 static const weir_st_tensor none = {.name = "none", .type = WEIR_ST_F32, .dims = 2, .dim = {0, 4}};
 static const weir_st_tensor one = {.name = "one", .type = WEIR_ST_F32};
 
@@ -75,7 +82,8 @@ static weir_st_list *sample(weir_arena *a)
     return l;
 }
 
-static void check_array(const weir_st *st, const weir_st_tensor *like, const void *data, size_t bytes)
+static void check_array(const weir_st *st, const weir_st_tensor *like, const void *data,
+                        size_t bytes)
 {
     const weir_st_tensor *t = weir_st_find(st, like->name);
     char got[64];
@@ -122,23 +130,24 @@ static void round_trip(void **state)
 /* The layout, as somebody else would read it. */
 static void python_reads_it(void **state)
 {
-    static const char script[] = "import json, struct, sys\n"
-                                 "b = open(sys.argv[1], 'rb').read()\n"
-                                 "n, = struct.unpack('<Q', b[:8])\n"
-                                 "assert (8 + n) % 8 == 0\n"
-                                 "h = json.loads(b[8:8 + n]); d = b[8 + n:]\n"
-                                 "m = h.pop('__metadata__')\n"
-                                 "assert all(isinstance(v, str) for v in m.values()), m\n"
-                                 "end = 0\n"
-                                 "for k, t in sorted(h.items(), key=lambda i: i[1]['data_offsets']):\n"
-                                 "    assert t['data_offsets'][0] == end, k\n"
-                                 "    end = t['data_offsets'][1]\n"
-                                 "assert end == len(d)\n"
-                                 "def get(k, f): return struct.unpack('<' + f, d[slice(*h[k]['data_offsets'])])\n"
-                                 "assert h['fc.weight']['shape'] == [2, 3] and h['fc.weight']['dtype'] == 'F32'\n"
-                                 "assert get('fc.weight', '6f') == (1, -2.5, 3, 4, 5, 0)\n"
-                                 "assert h['steps']['dtype'] == 'U64' and get('steps', '2Q') == (7, 2**64 - 1)\n"
-                                 "assert h['one']['shape'] == [] and h['none']['shape'] == [0, 4]\n";
+    static const char script[] =
+        "import json, struct, sys\n"
+        "b = open(sys.argv[1], 'rb').read()\n"
+        "n, = struct.unpack('<Q', b[:8])\n"
+        "assert (8 + n) % 8 == 0\n"
+        "h = json.loads(b[8:8 + n]); d = b[8 + n:]\n"
+        "m = h.pop('__metadata__')\n"
+        "assert all(isinstance(v, str) for v in m.values()), m\n"
+        "end = 0\n"
+        "for k, t in sorted(h.items(), key=lambda i: i[1]['data_offsets']):\n"
+        "    assert t['data_offsets'][0] == end, k\n"
+        "    end = t['data_offsets'][1]\n"
+        "assert end == len(d)\n"
+        "def get(k, f): return struct.unpack('<' + f, d[slice(*h[k]['data_offsets'])])\n"
+        "assert h['fc.weight']['shape'] == [2, 3] and h['fc.weight']['dtype'] == 'F32'\n"
+        "assert get('fc.weight', '6f') == (1, -2.5, 3, 4, 5, 0)\n"
+        "assert h['steps']['dtype'] == 'U64' and get('steps', '2Q') == (7, 2**64 - 1)\n"
+        "assert h['one']['shape'] == [] and h['none']['shape'] == [0, 4]\n";
     weir_arena *a = weir_arena_new();
     char sum[WEIR_ST_SUM], command[256];
     FILE *p;
@@ -171,7 +180,9 @@ static void pieces_do_not_matter(void **state)
         data[i] = (unsigned char)(i * 31 >> 5);
     assert_int_equal(weir_st_list_add(whole, &like, 0, data, n), WEIR_OK);
     for (int i = 3; i >= 0; i--)
-        assert_int_equal(weir_st_list_add(cut, &like, cuts[i], data + cuts[i], cuts[i + 1] - cuts[i]), WEIR_OK);
+        assert_int_equal(weir_st_list_add(cut, &like, cuts[i], data + cuts[i],
+                                          cuts[i + 1] - cuts[i]),
+                         WEIR_OK);
     write_list(whole, sum);
     write_list(cut, again);
     assert_string_equal(sum, again);
@@ -228,8 +239,9 @@ static void foreign_files_open(void **state)
     weir_st *st;
 
     (void)state;
-    put(bytes, make(bytes, "{\"b\":{\"shape\":[2],\"dtype\":\"F64\",\"data_offsets\":[8,24]},"
-                           "\"a\":{\"dtype\":\"I64\",\"shape\":[],\"data_offsets\":[0,8]}}",
+    put(bytes, make(bytes,
+                    "{\"b\":{\"shape\":[2],\"dtype\":\"F64\",\"data_offsets\":[8,24]},"
+                    "\"a\":{\"dtype\":\"I64\",\"shape\":[],\"data_offsets\":[0,8]}}",
                     24));
     assert_int_equal(weir_st_open(path, &st), WEIR_OK);
     assert_int_equal(weir_st_find(st, "a")->at, 0);
@@ -250,7 +262,7 @@ static const struct {
     {"{", 0},
     {"{} x", 0},
     {"nonsense", 0},
-    {"{}", 1},                      /* bytes that nobody names */
+    {"{}", 1}, /* bytes that nobody names */
     {"{\"__metadata__\":3}", 0},
     {"{\"__metadata__\":{\"a\":3}}", 0},
     {"{\"__metadata__\":{\"a\\n\":\"b\"}}", 0},
@@ -265,7 +277,8 @@ static const struct {
     {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,4]}}", 4},
     {"{\"a\":{\"dtype\":\"F32\",\"shape\":[-1],\"data_offsets\":[0,4]}}", 4},
     {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1.0],\"data_offsets\":[0,4]}}", 4},
-    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[4611686018427387905],\"data_offsets\":[0,4]}}", 4}, /* times 4: 4 */
+    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[4611686018427387905],\"data_offsets\":[0,4]}}",
+     4}, /* times 4: 4 */
     {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1,1,1,1,1,1,1,1,1],\"data_offsets\":[0,4]}}", 4},
     {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0]}}", 4},
     {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4,8]}}", 4},
@@ -275,9 +288,11 @@ static const struct {
     {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 5},
     {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}", 8}, /* a hole in front */
     {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},"
-     "\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}", 8},
+     "\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}",
+     8},
     {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},"
-     "\"b\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[4,12]}}", 12},
+     "\"b\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[4,12]}}",
+     12},
 };
 
 static void hostile_headers_are_refused(void **state)
@@ -298,7 +313,8 @@ static void hostile_headers_are_refused(void **state)
 
 static void hostile_lengths_are_refused(void **state)
 {
-    static const uint64_t lengths[] = {0, 1, 3, 100, WEIR_ST_HEADER_MAX, UINT64_MAX, UINT64_MAX - 7, 1ull << 63};
+    static const uint64_t lengths[] = {
+        0, 1, 3, 100, WEIR_ST_HEADER_MAX, UINT64_MAX, UINT64_MAX - 7, 1ull << 63};
     char bytes[10] = "........{}";
     weir_st *st;
 

@@ -1,5 +1,6 @@
-/* test_sequence.c - layers of sequences, and losses beside that of classes: against PyTorch (tests/torch), finite differences and
- * plain sums; the kernels they use, in every variant this machine can run. */
+/* test_sequence.c - layers of sequences, and losses beside that of classes: against PyTorch
+ * (tests/torch), finite differences and plain sums; the kernels they use, in every variant this
+ * machine can run. */
 #include "help_nn.h"
 #include "nn/kernels.h"
 #include <math.h>
@@ -24,12 +25,15 @@ static void read_data(const char *text, weir_model_input *in)
     int n = sscanf(strchr(text, ':'), ":%lld:%lld:%lld", &a, &b, &c);
 
     if (!strncmp(text, "tokens", 6))
-        *in = (weir_model_input){.dims = 1, .dim = {b}, .tokens = true, .kind = WEIR_SCORE_TOKENS, .classes = a};
+        *in = (weir_model_input){
+            .dims = 1, .dim = {b}, .tokens = true, .kind = WEIR_SCORE_TOKENS, .classes = a};
     else if (!strncmp(text, "values", 6))
         *in = (weir_model_input){.dims = 1, .dim = {a}, .kind = WEIR_SCORE_VALUES, .classes = b};
     else
-        *in = (weir_model_input){
-            .dims = 2, .dim = {a, b}, .kind = n == 3 ? WEIR_SCORE_TOKENS : WEIR_SCORE_CLASSES, .classes = n == 3 ? c : b};
+        *in = (weir_model_input){.dims = 2,
+                                 .dim = {a, b},
+                                 .kind = n == 3 ? WEIR_SCORE_TOKENS : WEIR_SCORE_CLASSES,
+                                 .classes = n == 3 ? c : b};
 }
 
 static int each_case(void (*each)(const one_case *, void *), void *arg)
@@ -41,7 +45,8 @@ static int each_case(void (*each)(const one_case *, void *), void *arg)
     while ((line = strsep(&rest, "\n"))) {
         one_case c = {0};
         char data[64];
-        if (line[0] == '#' || sscanf(line, "%63s %d %63s %255[^\n]", c.name, &c.batch, data, c.layers) != 4)
+        if (line[0] == '#' ||
+            sscanf(line, "%63s %d %63s %255[^\n]", c.name, &c.batch, data, c.layers) != 4)
             continue;
         read_data(data, &c.in);
         each(&c, arg);
@@ -104,7 +109,8 @@ static double functional(rig *r)
 }
 
 /* Central difference along a random direction of `at` against the gradient. */
-static void check_direction(rig *r, float *at, const float *grad, size_t n, uint32_t stream, const char *name)
+static void check_direction(rig *r, float *at, const float *grad, size_t n, uint32_t stream,
+                            const char *name)
 {
     const float h = 1e-2f;
     float *start = malloc(n * sizeof *start);
@@ -123,7 +129,8 @@ static void check_direction(rig *r, float *at, const float *grad, size_t n, uint
     memcpy(at, start, n * sizeof *start);
     free(start);
     if (!(fabs((up - down) / (2 * h) - expected) <= 2e-3 * sqrt(scale) + 1e-6))
-        fail_msg("%s: the gradient says %g, differences say %g (norm %g)", name, expected, (up - down) / (2 * h), sqrt(scale));
+        fail_msg("%s: the gradient says %g, differences say %g (norm %g)", name, expected,
+                 (up - down) / (2 * h), sqrt(scale));
 }
 
 static void differ_case(const one_case *c, void *arg)
@@ -195,7 +202,10 @@ static void passes_repeat_and_overwrite(void **state)
 
 static void right_tokens_are_counted(void **state)
 {
-    static const weir_model_input in = {.dims = 2, .dim = {4, 3}, .kind = WEIR_SCORE_TOKENS, .classes = 3};
+    static const weir_model_input in = {.dims = 2,
+                                        .dim = {4, 3},
+                                        .kind = WEIR_SCORE_TOKENS,
+                                        .classes = 3};
     rig r;
 
     (void)state;
@@ -204,13 +214,18 @@ static void right_tokens_are_counted(void **state)
     memcpy(r.label, (int32_t[]){2, 0, 1, 2}, 4 * sizeof(int32_t)); /* a tie is the first one's */
     rig_forward(&r);
     assert_true(r.engine.run.score.right == 2 && r.engine.run.score.count == 4);
-    assert_float_equal(r.engine.run.score.loss, log(1 + exp(-1) + exp(-2)) + 2 * log(2 + exp(-2)) + log(2 + exp(-1)) + 1, 1e-6);
+    assert_float_equal(r.engine.run.score.loss,
+                       log(1 + exp(-1) + exp(-2)) + 2 * log(2 + exp(-2)) + log(2 + exp(-1)) + 1,
+                       1e-6);
     rig_close(&r);
 }
 
 static void squares_are_summed(void **state)
 {
-    static const weir_model_input in = {.dims = 1, .dim = {2}, .kind = WEIR_SCORE_VALUES, .classes = 2};
+    static const weir_model_input in = {.dims = 1,
+                                        .dim = {2},
+                                        .kind = WEIR_SCORE_VALUES,
+                                        .classes = 2};
     rig r;
 
     (void)state;
@@ -218,13 +233,15 @@ static void squares_are_summed(void **state)
     memcpy(r.x, (float[]){1, 2, 3, 5}, 4 * sizeof(float));
     memcpy(r.value, (float[]){0, 0, 0, 1}, 4 * sizeof(float));
     rig_forward(&r);
-    assert_true(r.engine.run.score.squares == 30 && r.engine.run.score.count == 2 && r.engine.run.score.loss == 15);
+    assert_true(r.engine.run.score.squares == 30 && r.engine.run.score.count == 2 &&
+                r.engine.run.score.loss == 15);
     rig_close(&r);
 }
 
 static void hostile_numbers_are_refused(void **state)
 {
-    static const weir_model_input in = {.dims = 1, .dim = {3}, .tokens = true, .kind = WEIR_SCORE_TOKENS, .classes = 5};
+    static const weir_model_input in = {
+        .dims = 1, .dim = {3}, .tokens = true, .kind = WEIR_SCORE_TOKENS, .classes = 5};
     static const int32_t bad[] = {-1, 5, INT32_MAX, INT32_MIN};
     rig r;
 
@@ -246,11 +263,19 @@ static void hostile_numbers_are_refused(void **state)
 
 /* ---- kernels ---- */
 
-static void check_product(const weir_kernels *kernels, int64_t m, int64_t units, int64_t k, bool turned, bool add)
+static void check_product(const weir_kernels *kernels, int64_t m, int64_t units, int64_t k,
+                          bool turned, bool add)
 {
     int64_t cols = units * WEIR_UNIT;
-    float *a = malloc((size_t)(m * k) * 4), *b = malloc((size_t)(k * cols) * 4), *c = malloc((size_t)(m * cols) * 4);
-    weir_product p = {m, units, k, {a, turned ? 1 : k, turned ? m : 1}, {b, cols, WEIR_UNIT}, {c, cols, WEIR_UNIT}, add};
+    float *a = malloc((size_t)(m * k) * 4), *b = malloc((size_t)(k * cols) * 4),
+          *c = malloc((size_t)(m * cols) * 4);
+    weir_product p = {m,
+                      units,
+                      k,
+                      {a, turned ? 1 : k, turned ? m : 1},
+                      {b, cols, WEIR_UNIT},
+                      {c, cols, WEIR_UNIT},
+                      add};
 
     hash_fill(a, (size_t)(m * k), 1, 1);
     hash_fill(b, (size_t)(k * cols), 2, 1);
@@ -314,7 +339,8 @@ static void rows_of_softmax_are_exact(void **state)
             assert_float_equal(k->exp_sum(x, n, 1, top) / sum, 1, 1e-6);
             assert_float_equal(k->exp_to(y, x, n, 1, top, 2) / sum, 2, 2e-6);
             for (int i = 0; i < n; i++)
-                assert_true(fabs(y[i] - 2 * exp((double)(float)(x[i] - top))) <= 4e-7 * exp((double)(float)(x[i] - top)) + 3e-38);
+                assert_true(fabs(y[i] - 2 * exp((double)(float)(x[i] - top))) <=
+                            4e-7 * exp((double)(float)(x[i] - top)) + 3e-38);
         }
 }
 
@@ -332,8 +358,15 @@ static void numbers_that_are_none_stay(void **state)
             k->exp_to(y, x, 40, 1, k->most(x, 40), 1);
             assert_true(isnan(y[37]));
             gate[32] = bad ? NAN : 0;
-            k->lstm(&(weir_lstm_cells){
-                .rows = 1, .cells = 16, .gap = 16, .gate = gate, .sum = zero, .old = zero, .c = c, .h = h, .carry = carry});
+            k->lstm(&(weir_lstm_cells){.rows = 1,
+                                       .cells = 16,
+                                       .gap = 16,
+                                       .gate = gate,
+                                       .sum = zero,
+                                       .old = zero,
+                                       .c = c,
+                                       .h = h,
+                                       .carry = carry});
             assert_true(isnan(h[0]) == bad && isfinite(h[1]));
         }
 }
@@ -341,11 +374,16 @@ static void numbers_that_are_none_stay(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(layers_are_as_pytorch),       cmocka_unit_test(gradients_are_differences),
-        cmocka_unit_test(passes_repeat_and_overwrite), cmocka_unit_test(right_tokens_are_counted),
-        cmocka_unit_test(squares_are_summed),          cmocka_unit_test(hostile_numbers_are_refused),
-        cmocka_unit_test(products_are_sums),           cmocka_unit_test(rows_of_softmax_are_exact),
-        cmocka_unit_test(numbers_that_are_none_stay),  cmocka_unit_test(squares_are_turned),
+        cmocka_unit_test(layers_are_as_pytorch),
+        cmocka_unit_test(gradients_are_differences),
+        cmocka_unit_test(passes_repeat_and_overwrite),
+        cmocka_unit_test(right_tokens_are_counted),
+        cmocka_unit_test(squares_are_summed),
+        cmocka_unit_test(hostile_numbers_are_refused),
+        cmocka_unit_test(products_are_sums),
+        cmocka_unit_test(rows_of_softmax_are_exact),
+        cmocka_unit_test(numbers_that_are_none_stay),
+        cmocka_unit_test(squares_are_turned),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,5 @@
-/* test_sequence_models.c - language models: against PyTorch from the same start, state carried over batches, tied weights. */
+/* test_sequence_models.c - language models: against PyTorch from the same start, state carried over
+ * batches, tied weights. */
 #include "core/vec.h"
 #include "help_nn.h"
 #include <math.h>
@@ -24,7 +25,8 @@ typedef struct reader {
     int32_t *token, *label;
 } reader;
 
-/* What scales a norm lies around 1, all else is scaled by the fan-in; the stream is a hash of the name. */
+/* What scales a norm lies around 1, all else is scaled by the fan-in; the stream is a hash of the
+ * name. */
 static void start_weights(reader *r)
 {
     for (int i = 0; i < r->tensors; i++) {
@@ -34,7 +36,8 @@ static void start_weights(reader *r)
         uint32_t stream = 2166136261u;
         for (size_t k = 0; k < end; k++)
             stream = (stream ^ (uint8_t)t->name[k]) * 16777619u;
-        hash_fill(r->param + t->at, t->n, stream, norm ? 1 : sqrtf((float)(t->dims > 1 ? t->n / (size_t)t->dim[0] : t->n)));
+        hash_fill(r->param + t->at, t->n, stream,
+                  norm ? 1 : sqrtf((float)(t->dims > 1 ? t->n / (size_t)t->dim[0] : t->n)));
         for (size_t k = 0; norm && k < t->n; k++)
             r->param[t->at + k] = 1 + r->param[t->at + k] / 4;
     }
@@ -43,7 +46,11 @@ static void start_weights(reader *r)
 
 static void reader_open(reader *r, const char *spec, int vocabulary, int length)
 {
-    weir_model_input in = {.dims = 1, .dim = {length}, .tokens = true, .kind = WEIR_SCORE_TOKENS, .classes = vocabulary};
+    weir_model_input in = {.dims = 1,
+                           .dim = {length},
+                           .tokens = true,
+                           .kind = WEIR_SCORE_TOKENS,
+                           .classes = vocabulary};
 
     *r = (reader){.arena = weir_arena_new(), .vocabulary = vocabulary, .length = length};
     ok(weir_model_open(spec, &in, MOST, r->arena, &r->model));
@@ -71,7 +78,9 @@ static void set_text(reader *r, uint32_t step, int n)
 
 static double forward(reader *r, int from, int n, weir_pass pass)
 {
-    weir_model_batch batch = {.n = n, .token = r->token + from * r->length, .label = r->label + from * r->length};
+    weir_model_batch batch = {.n = n,
+                              .token = r->token + from * r->length,
+                              .label = r->label + from * r->length};
     weir_score score = {0};
 
     ok(weir_model_forward(r->model, &batch, &pass, &score));
@@ -79,7 +88,8 @@ static double forward(reader *r, int from, int n, weir_pass pass)
     return score.loss;
 }
 
-/* Forward and backward of streams from..from+n-1; returns the sum of losses. The gradient is that of the mean over 8 streams. */
+/* Forward and backward of streams from..from+n-1; returns the sum of losses. The gradient is that
+ * of the mean over 8 streams. */
 static double train(reader *r, int from, int n, weir_pass pass, bool add)
 {
     pass.training = true;
@@ -113,7 +123,8 @@ static float saved(const char *model, const char *what, const char *name, int k)
     return value;
 }
 
-static void compare(const reader *r, const char *model, const char *what, const float *x, bool bounds)
+static void compare(const reader *r, const char *model, const char *what, const float *x,
+                    bool bounds)
 {
     for (int i = 0; i < r->tensors; i++) {
         const weir_tensor *t = &r->tensor[i];
@@ -156,7 +167,8 @@ static void lstm_is_pytorchs(void **state)
 
     (void)state;
     reader_open(&r, "lstm", 10000, 35);
-    assert_int_equal(r.params, 19780400 - 2 * 4 * 650); /* one bias vector a layer where PyTorch has two */
+    /* one bias vector a layer where PyTorch has two */
+    assert_int_equal(r.params, 19780400 - 2 * 4 * 650);
     gradients_are_pytorchs(&r, "lstm");
     reader_close(&r);
 }
@@ -189,7 +201,8 @@ static void gpt_is_pytorchs(void **state)
 
 static void write_tied(char *path)
 {
-    static const char text[] = "# tied\nembedding embed out=6\nlstm rnn1 out=6\ndense out out=classes weight=embed\nsoftmax\n";
+    static const char text[] = "# tied\nembedding embed out=6\nlstm rnn1 out=6\ndense out "
+                               "out=classes weight=embed\nsoftmax\n";
     int fd = mkstemps(path, 4);
 
     assert_true(fd >= 0);
@@ -247,7 +260,8 @@ static void tied_gradients_add_up(void **state)
     train(&r, 0, 3, (weir_pass){.fresh = true}, false);
     train(&r, 3, 5, (weir_pass){.fresh = true, .micro = 1}, true);
     for (int i = 0; i < r.tensors; i++)
-        assert_true(relative(r.grad + r.tensor[i].at, whole + r.tensor[i].at, r.tensor[i].n) < 2e-6);
+        assert_true(relative(r.grad + r.tensor[i].at, whole + r.tensor[i].at, r.tensor[i].n) <
+                    2e-6);
     train(&r, 0, 8, (weir_pass){.fresh = true}, false);
     assert_memory_equal(r.grad, whole, r.params * sizeof *whole);
     free(whole);
@@ -280,7 +294,8 @@ static void interrupted_steps_change_nothing(void **state)
     assert_true(train(&r, 0, 8, (weir_pass){.fresh = true}, false) == plain[0]);
     weir_model_commit(r.model);
     set_text(&r, 7, 8);
-    loss = train(&r, 0, 8, (weir_pass){.step = 1}, false); /* a step that is abandoned, whole or half done */
+    /* a step that is abandoned, whole or half done */
+    loss = train(&r, 0, 8, (weir_pass){.step = 1}, false);
     train(&r, 0, 3, (weir_pass){.step = 1}, false);
     again = train(&r, 0, 8, (weir_pass){.step = 1}, false);
     assert_true(loss == again);
@@ -360,8 +375,12 @@ static void streams_may_be_shared_out(void **state)
     assert_true(fabs(sum - plain[0] - plain[1]) <= 1e-6 * sum);
     weir_model_batch batch = {.n = 4, .token = r.token, .label = r.label};
     weir_score score = {0};
-    assert_int_not_equal(weir_model_forward(r.model, &batch, &(weir_pass){.training = true, .first = 5}, &score), WEIR_OK);
-    assert_int_not_equal(weir_model_forward(r.model, &batch, &(weir_pass){.training = true, .first = 3}, &score), WEIR_OK);
+    assert_int_not_equal(weir_model_forward(r.model, &batch,
+                                            &(weir_pass){.training = true, .first = 5}, &score),
+                         WEIR_OK);
+    assert_int_not_equal(weir_model_forward(r.model, &batch,
+                                            &(weir_pass){.training = true, .first = 3}, &score),
+                         WEIR_OK);
     assert_int_not_equal(weir_model_streams(r.model, 5, 4, 8), WEIR_OK);
     reader_close(&r);
 }
@@ -379,11 +398,14 @@ static void samples_alone_need_no_streams(void **state)
     set_text(&r, 0, 4);
     loss = forward(&r, 0, 4, (weir_pass){.training = true, .fresh = true});
     weir_model_commit(r.model);
-    assert_true(forward(&r, 0, 4, (weir_pass){.training = true, .fresh = true, .first = 1000}) == loss);
+    assert_true(forward(&r, 0, 4, (weir_pass){.training = true, .fresh = true, .first = 1000}) ==
+                loss);
     weir_model_commit(r.model);
     batch.token = r.token;
     batch.label = r.label;
-    assert_int_not_equal(weir_model_forward(r.model, &batch, &(weir_pass){.training = true, .first = 1000}, &score), WEIR_OK);
+    assert_int_not_equal(weir_model_forward(r.model, &batch,
+                                            &(weir_pass){.training = true, .first = 1000}, &score),
+                         WEIR_OK);
     reader_close(&r);
 }
 
@@ -397,7 +419,8 @@ typedef struct shelf {
     float x[8][4096];
 } shelf;
 
-static weir_err keep_range(weir_io *io, const char *name, float *x, size_t at, size_t n, size_t whole, weir_keep keep)
+static weir_err keep_range(weir_io *io, const char *name, float *x, size_t at, size_t n,
+                           size_t whole, weir_keep keep)
 {
     shelf *s = (shelf *)io;
     int i = 0;
@@ -485,7 +508,8 @@ static void initial_weights_are_pytorchs(void **state)
     check_spread(&r, "embed.weight", 1, 7);
     check_spread(&r, "rnn1.weight_ih_l0", bound / sqrt(3), bound * 1.0001);
     check_spread(&r, "rnn2.weight_hh_l0", bound / sqrt(3), bound * 1.0001);
-    check_spread(&r, "rnn2.bias_l0", bound * sqrt(2. / 3), bound * sqrt(2) * 1.0001); /* as the sum of two */
+    /* as the sum of two */
+    check_spread(&r, "rnn2.bias_l0", bound * sqrt(2. / 3), bound * sqrt(2) * 1.0001);
     reader_close(&r);
     reader_open(&r, "gpt:width=16,depth=1,heads=2", 100, 5);
     weir_model_init(r.model, 7);

@@ -1,5 +1,6 @@
-/* test_shm.c - the collective in shared memory: sums bit for bit wherever buffers lie, what it counts, who is blamed when a rank dies,
- * stops, fails or leaves in the middle, and that nothing stays behind.
+/* test_shm.c - the collective in shared memory: sums bit for bit wherever buffers lie, what it
+ * counts, who is blamed when a rank dies, stops, fails or leaves in the middle, and that nothing
+ * stays behind.
  *
  *   test_shm rank RANK SIZE DIR TIMEOUT   is one rank of those tests that need processes */
 #include "coll/coll.h"
@@ -24,8 +25,12 @@ const char *__lsan_default_suppressions(void) { return "leak:libzmq.so\n"; }
 
 /* ---- what is summed ---- */
 
-/* Three kinds of units: floats and doubles, which have a kernel for all at once, and one of an awkward size, which has not. */
-typedef struct odd { float a; int32_t b, c; } odd;
+/* Three kinds of units: floats and doubles, which have a kernel for all at once, and one of an
+ * awkward size, which has not. */
+typedef struct odd {
+    float a;
+    int32_t b, c;
+} odd;
 static void add_odd(void *to, const void *from, size_t n)
 {
     odd *y = to;
@@ -44,9 +49,15 @@ typedef struct kind {
 } kind;
 
 /* fractions: the order of adding shows in the bits */
-static double fraction(int rank, size_t i) { return 1.0 / (double)(1 + (i * 7 + (size_t)rank * 13) % 97); }
+static double fraction(int rank, size_t i)
+{
+    return 1.0 / (double)(1 + (i * 7 + (size_t)rank * 13) % 97);
+}
 static void f32_value(void *at, int rank, size_t i) { *(float *)at = (float)fraction(rank, i); }
-static void whole_value(void *at, int rank, size_t i) { *(float *)at = (float)((i * 7 + (size_t)rank * 13) % 101) - 50; }
+static void whole_value(void *at, int rank, size_t i)
+{
+    *(float *)at = (float)((i * 7 + (size_t)rank * 13) % 101) - 50;
+}
 static void f64_value(void *at, int rank, size_t i) { *(double *)at = fraction(rank, i); }
 static void odd_value(void *at, int rank, size_t i)
 {
@@ -64,7 +75,8 @@ static void fill(const kind *k, char *buf, size_t n, int rank)
 }
 
 /* Units [lo, hi) are the sum in the order of the ranks, bit for bit. */
-static weir_err check(const kind *k, const char *buf, size_t lo, size_t hi, int ranks, const char *verb, const char *where)
+static weir_err check(const kind *k, const char *buf, size_t lo, size_t hi, int ranks,
+                      const char *verb, const char *where)
 {
     _Alignas(16) char sum[101][16], one[16];
     size_t known = 0;
@@ -80,7 +92,8 @@ static weir_err check(const kind *k, const char *buf, size_t lo, size_t hi, int 
             known++;
         }
         if (memcmp(buf + i * k->sum->unit, want, k->sum->unit))
-            return weir_fail(WEIR_FAILED, "%s of %s, buffers %s, %d ranks: unit %zu is wrong", verb, k->name, where, ranks, i);
+            return weir_fail(WEIR_FAILED, "%s of %s, buffers %s, %d ranks: unit %zu is wrong", verb,
+                             k->name, where, ranks, i);
     }
     return WEIR_OK;
 }
@@ -89,9 +102,15 @@ static weir_err check(const kind *k, const char *buf, size_t lo, size_t hi, int 
 
 /* Where the buffers lie. */
 enum { INSIDE, SHIFTED, OUTSIDE, MIXED, PLACES };
-static const char *const place_name[PLACES] = {"inside", "at unlike places inside", "outside", "inside and outside"};
+static const char *const place_name[PLACES] = {"inside", "at unlike places inside", "outside",
+                                               "inside and outside"};
 
-typedef struct room { weir_coll_use use; weir_group g; char *in, *out; size_t bytes; } room;
+typedef struct room {
+    weir_coll_use use;
+    weir_group g;
+    char *in, *out;
+    size_t bytes;
+} room;
 
 static char *place(const room *r, int where)
 {
@@ -110,7 +129,8 @@ static weir_err try_sums(room *r, const kind *k, size_t n, int where)
     WEIR_TRY(check(k, buf, 0, n, p, "all-reduce", place_name[where]));
     fill(k, buf, n, me);
     WEIR_TRY(weir_reduce_scatter(&r->use, &r->g, buf, n, k->sum));
-    return check(k, buf, weir_cut(n, p, me), weir_cut(n, p, me + 1), p, "reduce-scatter", place_name[where]);
+    return check(k, buf, weir_cut(n, p, me), weir_cut(n, p, me + 1), p, "reduce-scatter",
+                 place_name[where]);
 }
 
 static char letter(int rank, size_t i) { return (char)(i * 31 + (size_t)rank * 7 + 1); }
@@ -156,7 +176,10 @@ static weir_err try_spread(room *r, size_t n, int where)
     return weir_barrier(&r->use, &r->g);
 }
 
-typedef struct plan { const char *spec; size_t longest; } plan;
+typedef struct plan {
+    const char *spec;
+    size_t longest;
+} plan;
 
 static weir_err try_all(room *r, size_t longest)
 {
@@ -242,7 +265,9 @@ static void sums_are_right_everywhere(void **state)
     for (int size = 1; size <= 8; size++)
         for (int s = 0; s < 3; s++) {
             /* the long ones, which take their time, not for all */
-            plan m = {spec[s], s == 0 && (size == 2 || size == 4 || size == 8) ? 1000003 : size == 3 ? 65537 : 1000};
+            plan m = {spec[s], s == 0 && (size == 2 || size == 4 || size == 8) ? 1000003
+                               : size == 3                                     ? 65537
+                                                                               : 1000};
             ranks r = {.size = size, .fn = matrix_rank, .arg = &m};
             ranks_all_ok(&r);
             assert_int_equal(held("memfd:weir"), 0);
@@ -308,7 +333,8 @@ static weir_err count_verbs(weir_net *net, const char *spec, weir_arena *a, weir
     room r;
 
     WEIR_TRY(open_room(net, spec, 1 << 20, a, &r));
-    WEIR_TRY(weir_barrier(&r.use, &r.g)); /* whatever it must say before it can start has been said */
+    /* whatever it must say before it can start has been said */
+    WEIR_TRY(weir_barrier(&r.use, &r.g));
     for (int i = 0; i < r.g.size; i++) {
         len[i] = (size_t)(i * 5000 + 1);
         off[i] = at;
@@ -366,7 +392,8 @@ static weir_err unlike_rank(weir_net *net, void *arg)
     else if (!err && how == 1)
         err = weir_allreduce(&r.use, &r.g, r.in, odd ? 20 : 200000, &weir_sum_f32);
     else if (!err && how == 2)
-        err = odd ? weir_broadcast(&r.use, &r.g, 0, r.in, 80000) : weir_allreduce(&r.use, &r.g, r.in, 20000, &weir_sum_f32);
+        err = odd ? weir_broadcast(&r.use, &r.g, 0, r.in, 80000)
+                  : weir_allreduce(&r.use, &r.g, r.in, 20000, &weir_sum_f32);
     else if (!err && how == 3) {
         void *more;
         err = weir_coll_memory(&r.use, &r.g, odd ? 1000000 : 2000000, a, &more);
@@ -382,7 +409,8 @@ static void unlike_collectives_are_refused(void **state)
         ranks r = {.size = 3, .fn = unlike_rank, .arg = &how};
         ranks_run(&r);
         for (int i = 0; i < 3; i++)
-            if (r.err[i] != WEIR_MISFIT && r.err[i] != WEIR_LOST) /* lost: another one said why, and left first */
+            if (r.err[i] != WEIR_MISFIT &&
+                r.err[i] != WEIR_LOST) /* lost: another one said why, and left first */
                 fail_msg("way %d, rank %d: %s (%s)", how, i, r.why[i], weir_err_name(r.err[i]));
         assert_true(r.err[0] == WEIR_MISFIT || r.err[1] == WEIR_MISFIT || r.err[2] == WEIR_MISFIT);
         assert_says(r.why[1], how == 3 ? "bytes are wanted here" : "collective");
@@ -415,7 +443,8 @@ static weir_err served_rank(weir_net *n, void *arg)
     (void)arg;
     if (!err && r.g.me == 0)
         err = weir_net_fibre(n, "server", serve, n, &t);
-    for (int i = 0; i < 20 && !err && r.g.me; i++) { /* before it comes to the barrier where the other waits */
+    /* before it comes to the barrier where the other waits */
+    for (int i = 0; i < 20 && !err && r.g.me; i++) {
         int x = i;
         err = weir_net_send_wait(n, 0, weir_tag(WEIR_CHANNEL_TEST, 0, 0), &x, sizeof x);
         if (!err)
@@ -439,7 +468,8 @@ static void servers_get_their_turn(void **state)
     ranks_all_ok(&r);
 }
 
-/* ---- failure among threads: one fails, one leaves, one's compute gives up, one is only slow ---- */
+/* ---- failure among threads: one fails, one leaves, one's compute gives up, one is only slow
+ * ---- */
 
 enum { FAILS, LEAVES, ABORTS, STALLS };
 
@@ -482,7 +512,10 @@ static void a_rank_that_ends_is_named(void **state)
     for (int how = FAILS; how <= STALLS; how++) {
         ranks r = {.size = 3, .fn = ends_rank, .arg = &how, .stall = how == STALLS ? 0.4 : 0};
         ranks_run(&r);
-        assert_int_equal(r.err[1], how == FAILS ? WEIR_INVALID : how == ABORTS ? WEIR_NAN : how == LEAVES ? WEIR_OK : r.err[1]);
+        assert_int_equal(r.err[1], how == FAILS    ? WEIR_INVALID
+                                   : how == ABORTS ? WEIR_NAN
+                                   : how == LEAVES ? WEIR_OK
+                                                   : r.err[1]);
         for (int i = 0; i < 3; i += 2) {
             assert_int_equal(r.err[i], how == STALLS ? WEIR_SILENT : WEIR_LOST);
             assert_says(r.why[i], "rank 1");
@@ -526,8 +559,9 @@ static weir_err renew_rank(weir_net *n, void *arg)
     if (!err && r.g.me == 2)
         err = weir_fail(WEIR_INVALID, "gone");
     else if (!err)
-        err = weir_allreduce(&r.use, &r.g, r.in, 100000, &weir_sum_f32) == WEIR_LOST ? survivors(n, &r, a)
-                                                                                      : weir_fail(WEIR_FAILED, "nobody was lost");
+        err = weir_allreduce(&r.use, &r.g, r.in, 100000, &weir_sum_f32) == WEIR_LOST
+                  ? survivors(n, &r, a)
+                  : weir_fail(WEIR_FAILED, "nobody was lost");
     weir_arena_free(a);
     return err;
 }
@@ -578,7 +612,8 @@ static int rank_main(char **argv)
     return weir_err_exit(err);
 }
 
-/* `sig` hits rank 1 of three in the middle of things: the others leave with `code`, all naming it. */
+/* `sig` hits rank 1 of three in the middle of things: the others leave with `code`, all naming
+ * it. */
 static void hit(int sig, double timeout, double patience, weir_err code)
 {
     char dir[64], rank[3][16], limit[32];
@@ -674,7 +709,8 @@ static void all_at_once_has_the_bits_of_one_by_one(void **state)
                     for (size_t j = 0; j < N + 8; j++)
                         x[i][j] = d[i][j] = -1;
                     for (size_t j = 0; j < n; j++)
-                        ((float *)p[i])[j] = (float)fraction(i, j), ((double *)pd[i])[j] = fraction(i, j);
+                        ((float *)p[i])[j] = (float)fraction(i, j),
+                                ((double *)pd[i])[j] = fraction(i, j);
                 }
                 (*v)->add_all(p, k, n);
                 (*v)->add_all_f64(pd, k, n);
@@ -687,12 +723,15 @@ static void all_at_once_has_the_bits_of_one_by_one(void **state)
                         assert_true(((float *)p[i])[j] == s && ((double *)pd[i])[j] == sd);
                 }
                 for (int i = 0; i < k; i++)
-                    assert_true(n > N - 8 || (((float *)p[i])[n] == -1 && ((double *)pd[i])[n] == -1));
+                    assert_true(n > N - 8 ||
+                                (((float *)p[i])[n] == -1 && ((double *)pd[i])[n] == -1));
             }
 }
 
 /* Two notes, the later one first. */
-typedef struct wish { int *seen, when; } wish;
+typedef struct wish {
+    int *seen, when;
+} wish;
 static void seen(void *arg)
 {
     wish *w = arg;

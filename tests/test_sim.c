@@ -1,5 +1,5 @@
-/* test_sim.c - the simulated world's own laws: what a message costs, that a seed fixes everything, faults by order, deadlocks. What
- * it shares with all worlds is in test_net_laws.c. */
+/* test_sim.c - the simulated world's own laws: what a message costs, that a seed fixes everything,
+ * faults by order, deadlocks. What it shares with all worlds is in test_net_laws.c. */
 #include "coll/coll.h"
 #include "core/hash.h"
 #include "help_laws.h"
@@ -45,9 +45,11 @@ static weir_err flow(weir_net *n, void *arg)
     for (int i = 0; i < all->count; i++) {
         stream *s = &all->s[i];
         if (s->to == weir_net_rank(n))
-            weir_net_recv(n, s->from, tag(0, (uint32_t)i), WEIR_EXACT, NULL, 0, p[i] = &ops[i]), left++;
+            weir_net_recv(n, s->from, tag(0, (uint32_t)i), WEIR_EXACT, NULL, 0, p[i] = &ops[i]),
+                left++;
         if (s->from == weir_net_rank(n))
-            weir_net_send(n, s->to, tag(0, (uint32_t)i), NULL, s->len, p[4 + i] = &ops[4 + i]), left++;
+            weir_net_send(n, s->to, tag(0, (uint32_t)i), NULL, s->len, p[4 + i] = &ops[4 + i]),
+                left++;
     }
     for (; left > 0; left--) {
         WEIR_TRY(weir_net_wait(n, p, 8, 0, &which));
@@ -76,12 +78,14 @@ static void test_one_message(void **state)
     for (int i = 0; i < 7; i++) {
         s = run_streams("sim:latency=50us,rate=1G", 2, (streams){1, {{0, 1, lengths[i]}}});
         assert_near(s.s[0].took, 50e-6 + (double)lengths[i] * 8e-9);
-        s = run_streams("sim:latency=3ms,rate=100M,overhead=1ms,packet=1000,dry=yes", 2, (streams){1, {{1, 0, lengths[i]}}});
+        s = run_streams("sim:latency=3ms,rate=100M,overhead=1ms,packet=1000,dry=yes", 2,
+                        (streams){1, {{1, 0, lengths[i]}}});
         assert_near(s.s[0].took, 1e-3 + 3e-3 + (double)lengths[i] * 8e-8);
     }
 }
 
-/* Into one port and out of one port, two take as long as twice one; both ways at once, or past each other, as long as one. */
+/* Into one port and out of one port, two take as long as twice one; both ways at once, or past each
+ * other, as long as one. */
 static void test_sharing(void **state)
 {
     const double n = 8e6, wire = n * 8e-9, late = 50e-6, packet = 65536 * 8e-9;
@@ -94,7 +98,9 @@ static void test_sharing(void **state)
     s = run_streams("sim", 3, (streams){2, {{0, 1, 8000000}, {0, 2, 8000000}}});
     assert_near(fmax(s.s[0].took, s.s[1].took), late + 2 * wire);
     assert_true(fmin(s.s[0].took, s.s[1].took) > late + 2 * wire - 2 * packet);
-    s = run_streams("sim", 4, (streams){4, {{0, 1, 8000000}, {1, 0, 8000000}, {2, 3, 8000000}, {3, 2, 8000000}}});
+    s = run_streams(
+        "sim", 4,
+        (streams){4, {{0, 1, 8000000}, {1, 0, 8000000}, {2, 3, 8000000}, {3, 2, 8000000}}});
     for (int i = 0; i < 4; i++)
         assert_near(s.s[i].took, late + wire);
     /* a short one to another peer does not wait for the long one before it */
@@ -114,13 +120,17 @@ static void test_racks_and_machines(void **state)
     (void)state;
     s = run_streams(tree, 4, (streams){1, {{0, 1, 1000000}}});
     assert_near(s.s[0].took, late + wire);
-    s = run_streams(tree, 4, (streams){1, {{1, 2, 1000000}}}); /* ten times slower, as soon as the first packet is there */
+    /* ten times slower, as soon as the first packet is there */
+    s = run_streams(tree, 4, (streams){1, {{1, 2, 1000000}}});
     assert_true(fabs(s.s[0].took - (late + 20e-6 + 10 * wire)) < packet * 1e-3);
-    s = run_streams(tree, 4, (streams){2, {{0, 2, 1000000}, {1, 3, 1000000}}}); /* two share the rack's link */
+    /* two share the rack's link */
+    s = run_streams(tree, 4, (streams){2, {{0, 2, 1000000}, {1, 3, 1000000}}});
     assert_true(fabs(fmax(s.s[0].took, s.s[1].took) - (late + 20e-6 + 20 * wire)) < packet * 10);
-    s = run_streams("sim:rack=2,uplink=4G", 4, (streams){2, {{0, 2, 1000000}, {1, 3, 1000000}}}); /* enough for both */
+    /* enough for both */
+    s = run_streams("sim:rack=2,uplink=4G", 4, (streams){2, {{0, 2, 1000000}, {1, 3, 1000000}}});
     assert_true(fmax(s.s[0].took, s.s[1].took) < late + wire + packet);
-    s = run_streams("sim:machine=2,local_latency=2us,local_rate=10G", 4, (streams){2, {{0, 1, 1000000}, {0, 2, 1000000}}});
+    s = run_streams("sim:machine=2,local_latency=2us,local_rate=10G", 4,
+                    (streams){2, {{0, 1, 1000000}, {0, 2, 1000000}}});
     assert_near(s.s[0].took, 2e-6 + wire / 10);
     assert_near(s.s[1].took, late + wire);
 }
@@ -142,7 +152,13 @@ static void test_machines(void **state)
 
 /* ---- the ring's formula ---- */
 
-typedef struct reduction { size_t floats; double seconds; const char *coll; uint64_t messages, bytes; int rounds; } reduction;
+typedef struct reduction {
+    size_t floats;
+    double seconds;
+    const char *coll;
+    uint64_t messages, bytes;
+    int rounds;
+} reduction;
 
 static weir_err reduce(weir_net *n, void *arg)
 {
@@ -184,18 +200,21 @@ static void test_ring_formula(void **state)
 
     (void)state;
     for (int p = 2; p <= 16; p = p * 2 - (p == 8)) { /* 2 4 8 15 */
-        double bytes = 4.0 * 65536 * p, formula = 2.0 * (p - 1) / p * bytes * 8e-9 + 2 * (p - 1) * 50e-6;
+        double bytes = 4.0 * 65536 * p,
+               formula = 2.0 * (p - 1) / p * bytes * 8e-9 + 2 * (p - 1) * 50e-6;
         for (int dry = 0; dry < 2; dry++) {
             reduction r = {.floats = (size_t)65536 * (size_t)p};
             snprintf(spec, sizeof spec, "sim:nodes=%d,dry=%s", p, dry ? "yes" : "no");
             assert_int_equal(run_sim(spec, reduce, &r), WEIR_OK);
-            if (r.seconds < formula * (1 - 1e-9) || r.seconds > formula + 51e-6) /* the last send is known to be taken a latency later */
+            /* the last send is known to be taken a latency later */
+            if (r.seconds < formula * (1 - 1e-9) || r.seconds > formula + 51e-6)
                 fail_msg("%d ranks: %.9g s, the formula says %.9g", p, r.seconds, formula);
             assert_int_equal(r.messages, 2 * p * (p - 1));
             assert_int_equal(r.bytes, 2 * (p - 1) * 65536ull * 4 * (unsigned)p);
         }
     }
-    reduction r = {.floats = 1000003, .coll = "ring"}; /* in segments: no slower than a packet or two, no faster than the wire */
+    /* in segments: no slower than a packet or two, no faster than the wire */
+    reduction r = {.floats = 1000003, .coll = "ring"};
     assert_int_equal(run_sim("sim:nodes=4", reduce, &r), WEIR_OK);
     assert_true(r.seconds > 1.5 * 4e6 * 8e-9 && r.seconds < 1.02 * (1.5 * 4e6 * 8e-9 + 6 * 50e-6));
 }
@@ -212,9 +231,13 @@ static void test_many_dry(void **state)
 
 /* ---- a seed fixes everything ---- */
 
-typedef struct outcome { uint64_t hash; double seconds; } outcome;
+typedef struct outcome {
+    uint64_t hash;
+    double seconds;
+} outcome;
 
-/* Clients that compute for a drawn time and push to whom they like; servers that add what comes as it comes. */
+/* Clients that compute for a drawn time and push to whom they like; servers that add what comes as
+ * it comes. */
 static weir_err push_and_serve(weir_net *n, void *arg)
 {
     outcome *all = arg;
@@ -226,8 +249,10 @@ static weir_err push_and_serve(weir_net *n, void *arg)
         int which;
         WEIR_TRY(weir_net_spend(n, weir_net_cost(n, 1e-3)));
         x = 1.0f / (float)(1 + k * weir_net_rank(n));
-        weir_net_send(n, (weir_net_rank(n) + 1 + k) % weir_net_size(n), weir_tag(WEIR_CHANNEL_SERVE, 0, 0), &x, sizeof x, &out);
-        weir_net_recv(n, WEIR_ANY, weir_tag(WEIR_CHANNEL_SERVE, 0, 0), WEIR_WHOLE_CHANNEL, &x, sizeof x, &in);
+        weir_net_send(n, (weir_net_rank(n) + 1 + k) % weir_net_size(n),
+                      weir_tag(WEIR_CHANNEL_SERVE, 0, 0), &x, sizeof x, &out);
+        weir_net_recv(n, WEIR_ANY, weir_tag(WEIR_CHANNEL_SERVE, 0, 0), WEIR_WHOLE_CHANNEL, &x,
+                      sizeof x, &in);
         WEIR_TRY(weir_net_wait(n, &p, 1, 0, &which));
         sum = sum * 0.75f + x * (float)(1 + in.peer);
         at[0] += weir_net_now(n);
@@ -252,8 +277,12 @@ static outcome run_seed(int seed, const char *more)
 
 static void test_seed(void **state)
 {
-    static const char *const specs[] = {"jitter=1", "draw=lognormal,cv=0.5", "draw=gamma,cv=1.5", "drop=0.05,rto=10ms",
-                                        "jitter=0.3,duplicate=0.1,corrupt=0.02,rto=1ms,slow=2x3", "pause=any@0.005~0.02+3ms"};
+    static const char *const specs[] = {"jitter=1",
+                                        "draw=lognormal,cv=0.5",
+                                        "draw=gamma,cv=1.5",
+                                        "drop=0.05,rto=10ms",
+                                        "jitter=0.3,duplicate=0.1,corrupt=0.02,rto=1ms,slow=2x3",
+                                        "pause=any@0.005~0.02+3ms"};
 
     (void)state;
     for (int i = 0; i < 6; i++) {
@@ -261,7 +290,8 @@ static void test_seed(void **state)
         assert_true(a.hash == b.hash && a.seconds == b.seconds);
         assert_true(a.hash != c.hash && a.seconds != c.seconds);
     }
-    assert_true(run_seed(1, "packet=1000").hash == run_seed(2, "packet=1000").hash); /* nothing drawn, nothing differs */
+    /* nothing drawn, nothing differs */
+    assert_true(run_seed(1, "packet=1000").hash == run_seed(2, "packet=1000").hash);
 }
 
 /* ---- what work costs ---- */
@@ -288,8 +318,10 @@ static void check_costs(const char *spec, const double mean[2], double cv)
 
     assert_int_equal(run_sim(spec, costs, moment), WEIR_OK);
     for (int r = 0; r < 2; r++) {
-        double got = sqrt(fmax(0, moment[2 * r + 1] - moment[2 * r] * moment[2 * r])) / moment[2 * r];
-        if (fabs(moment[2 * r] / mean[r] - 1) > 1e-9 + 0.06 * cv || fabs(got - cv) > 1e-6 + 0.1 * cv)
+        double got =
+            sqrt(fmax(0, moment[2 * r + 1] - moment[2 * r] * moment[2 * r])) / moment[2 * r];
+        if (fabs(moment[2 * r] / mean[r] - 1) > 1e-9 + 0.06 * cv ||
+            fabs(got - cv) > 1e-6 + 0.1 * cv)
             fail_msg("%s: rank %d has mean %g and cv %g", spec, r, moment[2 * r], got);
     }
 }
@@ -308,9 +340,14 @@ static void test_costs(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_one_message), cmocka_unit_test(test_sharing),  cmocka_unit_test(test_racks_and_machines),
-        cmocka_unit_test(test_machines),    cmocka_unit_test(test_many_dry), cmocka_unit_test(test_ring_formula),
-        cmocka_unit_test(test_seed),        cmocka_unit_test(test_costs),
+        cmocka_unit_test(test_one_message),
+        cmocka_unit_test(test_sharing),
+        cmocka_unit_test(test_racks_and_machines),
+        cmocka_unit_test(test_machines),
+        cmocka_unit_test(test_many_dry),
+        cmocka_unit_test(test_ring_formula),
+        cmocka_unit_test(test_seed),
+        cmocka_unit_test(test_costs),
     };
 
     if (argc > 1)

@@ -1,4 +1,5 @@
-/* test_sim_faults.c - faults by order in the simulated world: who notices what, when; and deadlocks, which it alone can see. */
+/* test_sim_faults.c - faults by order in the simulated world: who notices what, when; and
+ * deadlocks, which it alone can see. */
 #include "help_laws.h"
 #include "net/sim.h"
 #include <math.h>
@@ -18,10 +19,11 @@ static void assert_about(double a, double b, double slack)
         fail_msg("%.9g is not about %.9g", a, b);
 }
 
-/* ---- steps that go on for ever, or for some rounds: every rank to every other, short and long ---- */
+/* ---- steps that go on for ever, or for some rounds: every rank to every other, short and long
+ * ---- */
 
 typedef struct loop {
-    int rounds;           /* 0: until something ends it */
+    int rounds;              /* 0: until something ends it */
     double ended[RANKS_MAX]; /* when each rank's did */
     weir_fault fault[RANKS_MAX];
     weir_sim_count count;
@@ -41,12 +43,14 @@ static weir_err turn_of(weir_net *n, uint32_t turn, unsigned char *memory)
     law_fill(memory, len, turn + (unsigned)weir_net_rank(n));
     for (int q = 0; q < weir_net_size(n); q++)
         if (q != weir_net_rank(n)) {
-            weir_net_recv(n, q, tag(turn, 0), WEIR_EXACT, memory + (size_t)(q + 1) * LONGEST, LONGEST, &ops[count++]);
+            weir_net_recv(n, q, tag(turn, 0), WEIR_EXACT, memory + (size_t)(q + 1) * LONGEST,
+                          LONGEST, &ops[count++]);
             weir_net_send(n, q, tag(turn, 0), memory, len, &ops[count++]);
         }
     err = weir_net_wait_all(n, ops, count, 0);
     for (int q = 0; q < weir_net_size(n) && !err; q++)
-        if (q != weir_net_rank(n) && !law_filled(memory + (size_t)(q + 1) * LONGEST, len, turn + (unsigned)q))
+        if (q != weir_net_rank(n) &&
+            !law_filled(memory + (size_t)(q + 1) * LONGEST, len, turn + (unsigned)q))
             err = weir_fail(WEIR_FAILED, "not so: what rank %d sent is what came", q);
     for (int i = 0; i < count; i++)
         p[i] = &ops[i];
@@ -111,7 +115,8 @@ static void test_kill_any(void **state)
     for (int seed = 1; seed <= 40; seed++) {
         loop l = {0};
         int victim = -1;
-        snprintf(spec, sizeof spec, "sim:seed=%d,kill=any@0~0.1,jitter=0.2,rendezvous=%s", seed, seed % 2 ? "yes" : "no");
+        snprintf(spec, sizeof spec, "sim:seed=%d,kill=any@0~0.1,jitter=0.2,rendezvous=%s", seed,
+                 seed % 2 ? "yes" : "no");
         ranks r = run_loop(spec, 5, 30, &l);
         assert_int_equal(r.all, WEIR_LOST);
         for (int i = 0; i < 5; i++)
@@ -124,7 +129,8 @@ static void test_kill_any(void **state)
     }
 }
 
-/* In the middle of a step: the others go on and come to the undisturbed result. First a run to learn when that is. */
+/* In the middle of a step: the others go on and come to the undisturbed result. First a run to
+ * learn when that is. */
 static void test_kill_and_repeat(void **state)
 {
     const law *l = law_find("kill_and_repeat");
@@ -135,7 +141,8 @@ static void test_kill_and_repeat(void **state)
     ranks_all_ok(&(ranks){.net = "sim", .size = 4, .fn = l->fn, .arg = &when});
     assert_true(when > 0);
     snprintf(spec, sizeof spec, "sim:kill=2@%.9g", when + 1e-6);
-    ranks r = {.net = spec, .size = 4, .fn = l->fn, .arg = &(double){1}}; /* rank 2 does nothing by itself */
+    /* rank 2 does nothing by itself */
+    ranks r = {.net = spec, .size = 4, .fn = l->fn, .arg = &(double){1}};
     ranks_run(&r);
     for (int i = 0; i < 4; i++)
         if (i == 2 ? !r.err[i] : r.err[i])
@@ -153,7 +160,8 @@ static void test_pause(void **state)
     (void)state;
     r = run_loop("sim", 3, 1, &plain);
     assert_int_equal(r.all, WEIR_OK);
-    r = run_loop("sim:pause=1@0.03+0.5", 3, 1, &l); /* shorter than the time-out: all wait, nothing else */
+    /* shorter than the time-out: all wait, nothing else */
+    r = run_loop("sim:pause=1@0.03+0.5", 3, 1, &l);
     assert_int_equal(r.all, WEIR_OK);
     for (int i = 0; i < 3; i++)
         assert_about(l.ended[i] - plain.ended[i], 0.5, 5e-3);
@@ -170,9 +178,11 @@ static void test_pause(void **state)
     assert_true(l.fault[1].rank == 1);
     l = (loop){0};
     r = run_loop("sim:pause=1@0.03", 3, 1.5, &l); /* for ever: ended when the others are through */
-    assert_true(r.err[0] == WEIR_SILENT && r.err[2] == WEIR_SILENT && r.all == WEIR_SILENT && r.err[1] == WEIR_FAILED);
+    assert_true(r.err[0] == WEIR_SILENT && r.err[2] == WEIR_SILENT && r.all == WEIR_SILENT &&
+                r.err[1] == WEIR_FAILED);
     l = (loop){.rounds = 50};
-    r = run_loop("sim:pause=0@0.03+3/1@0.03+3/2@0.03+3", 3, 1, &l); /* all together, as by Ctrl-Z: nobody accuses anybody */
+    /* all together, as by Ctrl-Z: nobody accuses anybody */
+    r = run_loop("sim:pause=0@0.03+3/1@0.03+3/2@0.03+3", 3, 1, &l);
     assert_int_equal(r.all, WEIR_OK);
 }
 
@@ -194,39 +204,49 @@ static weir_err works(weir_net *n, void *arg)
     return WEIR_OK;
 }
 
-/* Work stands still in a pause, wherever in it that lies. The clock does not, and deadlines are by the clock. */
+/* Work stands still in a pause, wherever in it that lies. The clock does not, and deadlines are by
+ * the clock. */
 static void test_pause_in_work(void **state)
 {
-    static const struct { const char *net; double at[3]; } cases[] = {
+    static const struct {
+        const char *net;
+        double at[3];
+    } cases[] = {
         {"sim:pause=1@1+8", {18, 28, 100}},
         {"sim:pause=1@9+5", {15, 25, 100}},
         {"sim:pause=1@0+3", {13, 23, 100}},
         {"sim:pause=1@12+30", {10, 50, 100}},
         {"sim:pause=1@1+2/1@4+3", {15, 25, 100}},
-        {"sim:pause=1@9+5/1@14.5+2", {17, 27, 100}},       /* the second in what the first has left over */
-        {"sim:pause=1@2+3/1@12+1/1@15+2", {14, 26, 100}},  /* in both pieces: 2-5, 12-13; 15-17 */
-        {"sim:pause=1@1+4/1@3+5", {17, 27, 100}},          /* one in the other: from 1 to 8 */
-        {"sim:pause=1@3+5/1@1+4/1@2+1/1@8+1", {18, 28, 100}}, /* in any order, and one right after: from 1 to 9 */
-        {"sim:pause=1@30+40", {10, 20, 100}},              /* while it waits: over before the deadline */
-        {"sim:pause=1@30+90", {10, 20, 120}},              /* after it: seen when it can look */
+        {"sim:pause=1@9+5/1@14.5+2",
+         {17, 27, 100}}, /* the second in what the first has left over */
+        {"sim:pause=1@2+3/1@12+1/1@15+2", {14, 26, 100}}, /* in both pieces: 2-5, 12-13; 15-17 */
+        {"sim:pause=1@1+4/1@3+5", {17, 27, 100}},         /* one in the other: from 1 to 8 */
+        /* in any order, and one right after: from 1 to 9 */
+        {"sim:pause=1@3+5/1@1+4/1@2+1/1@8+1", {18, 28, 100}},
+        {"sim:pause=1@30+40", {10, 20, 100}}, /* while it waits: over before the deadline */
+        {"sim:pause=1@30+90", {10, 20, 120}}, /* after it: seen when it can look */
     };
 
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         double at[6] = {0};
-        ranks_all_ok(&(ranks){.net = cases[i].net, .size = 2, .fn = works, .arg = at, .timeout = 1000});
+        ranks_all_ok(
+            &(ranks){.net = cases[i].net, .size = 2, .fn = works, .arg = at, .timeout = 1000});
         for (int k = 0; k < 3; k++) {
             assert_about(at[k], (const double[]){10, 20, 100}[k], 1e-5);
             if (fabs(at[3 + k] - cases[i].at[k]) > 1e-5)
-                fail_msg("%s: %g s where %g s was expected", cases[i].net, at[3 + k], cases[i].at[k]);
+                fail_msg("%s: %g s where %g s was expected", cases[i].net, at[3 + k],
+                         cases[i].at[k]);
         }
     }
 }
 
-/* Its work never ends, also if the last of several pauses is the endless one; it is ended when the others are through. */
+/* Its work never ends, also if the last of several pauses is the endless one; it is ended when the
+ * others are through. */
 static void test_pause_for_ever_in_work(void **state)
 {
-    static const char *const specs[] = {"sim:pause=1@3", "sim:pause=1@3+2/1@7", "sim:pause=1@3+2/1@4", "sim:pause=1@3/1@4+2"};
+    static const char *const specs[] = {"sim:pause=1@3", "sim:pause=1@3+2/1@7",
+                                        "sim:pause=1@3+2/1@4", "sim:pause=1@3/1@4+2"};
 
     (void)state;
     for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
@@ -283,7 +303,8 @@ static void test_cut(void **state)
     assert_true(l.fault[0].rank == 2 && l.fault[2].rank == 0);
     assert_says(r.why[0], "was silent for 1.5 s, last seen in phase exchange of step ");
     assert_about(l.ended[0], 1.53, 1e-6);
-    assert_true(r.err[1] == WEIR_SILENT && l.fault[1].rank != 1); /* told by one of them whom it blames */
+    /* told by one of them whom it blames */
+    assert_true(r.err[1] == WEIR_SILENT && l.fault[1].rank != 1);
     l = (loop){0};
     r = run_loop("sim:cut=1-2@0.03", 3, 1.5, &l); /* for ever */
     assert_true(r.err[1] == WEIR_SILENT && r.err[2] == WEIR_SILENT);
@@ -292,17 +313,22 @@ static void test_cut(void **state)
 /* What is lost, spoilt or doubled on the way costs time, and nothing else. */
 static void test_unreliable(void **state)
 {
-    loop plain = {.rounds = 30}, drop = {.rounds = 30}, corrupt = {.rounds = 30}, twice = {.rounds = 30};
+    loop plain = {.rounds = 30}, drop = {.rounds = 30}, corrupt = {.rounds = 30},
+         twice = {.rounds = 30};
 
     (void)state;
     assert_int_equal(run_loop("sim:packet=4096", 3, 30, &plain).all, WEIR_OK);
     assert_int_equal(run_loop("sim:packet=4096,drop=0.05,rto=10ms", 3, 30, &drop).all, WEIR_OK);
-    assert_int_equal(run_loop("sim:packet=4096,corrupt=0.05,rto=10ms", 3, 30, &corrupt).all, WEIR_OK);
+    assert_int_equal(run_loop("sim:packet=4096,corrupt=0.05,rto=10ms", 3, 30, &corrupt).all,
+                     WEIR_OK);
     assert_int_equal(run_loop("sim:packet=4096,duplicate=0.2", 3, 30, &twice).all, WEIR_OK);
     assert_true(plain.count.dropped + plain.count.corrupted + plain.count.duplicated == 0);
-    assert_true(drop.count.dropped > 10 && !drop.count.corrupted && drop.ended[0] > plain.ended[0] + 0.05);
-    assert_true(corrupt.count.corrupted > 10 && !corrupt.count.dropped && corrupt.ended[0] > plain.ended[0] + 0.05);
-    assert_true(twice.count.duplicated > 10 && twice.ended[0] > plain.ended[0] && twice.ended[0] < drop.ended[0]);
+    assert_true(drop.count.dropped > 10 && !drop.count.corrupted &&
+                drop.ended[0] > plain.ended[0] + 0.05);
+    assert_true(corrupt.count.corrupted > 10 && !corrupt.count.dropped &&
+                corrupt.ended[0] > plain.ended[0] + 0.05);
+    assert_true(twice.count.duplicated > 10 && twice.ended[0] > plain.ended[0] &&
+                twice.ended[0] < drop.ended[0]);
 }
 
 /* ---- deadlocks ---- */
@@ -355,11 +381,14 @@ static void test_deadlock(void **state)
     ranks_run(&r);
     assert_int_equal(r.all, WEIR_FAILED);
     assert_says(r.all_why, "deadlock at 0 s of virtual time");
-    assert_says(r.all_why, "rank 0 in phase exchange of step 7: comm waits for a message of rank 1 (channel test, turn 3, part 4)");
-    assert_says(r.all_why, "rank 1 in phase exchange of step 7: comm waits for a message of rank 0");
+    assert_says(r.all_why, "rank 0 in phase exchange of step 7: comm waits for a message of rank 1 "
+                           "(channel test, turn 3, part 4)");
+    assert_says(r.all_why,
+                "rank 1 in phase exchange of step 7: comm waits for a message of rank 0");
     r = (ranks){.net = "sim", .size = 2, .fn = both_send};
     ranks_run(&r);
-    assert_says(r.all_why, "rank 0: comm waits for rank 1 to take a message of 1048576 bytes (channel test, turn 3, part 4)");
+    assert_says(r.all_why, "rank 0: comm waits for rank 1 to take a message of 1048576 bytes "
+                           "(channel test, turn 3, part 4)");
     ranks_all_ok(&(ranks){.net = "sim:rendezvous=no", .size = 2, .fn = both_send});
     ranks_all_ok(&(ranks){.net = "sim:eager=2000000", .size = 2, .fn = both_send});
     r = (ranks){.net = "sim", .size = 2, .fn = queue_and_join};
@@ -378,10 +407,12 @@ static weir_err nothing(weir_net *n, void *arg)
 
 static void test_refused(void **state)
 {
-    static const char *const bad[] = {"sim:nodes=-1",    "sim:latency=5parsec", "sim:rate=0",        "sim:rate=1Q",      "sim:kill=4@1",
-                                      "sim:kill=1",      "sim:kill=1@x",        "sim:kill=1@1+2",    "sim:pause=1@2+",   "sim:cut=1@2",
-                                      "sim:cut=1-1@2",   "sim:slow=1",          "sim:slow=9x2",      "sim:slow=1x-2",    "sim:drop=1",
-                                      "sim:draw=uniform", "sim:kill=1@1/",      "sim:slow=1x2,oops=3"};
+    static const char *const bad[] = {
+        "sim:nodes=-1",   "sim:latency=5parsec", "sim:rate=0",    "sim:rate=1Q",
+        "sim:kill=4@1",   "sim:kill=1",          "sim:kill=1@x",  "sim:kill=1@1+2",
+        "sim:pause=1@2+", "sim:cut=1@2",         "sim:cut=1-1@2", "sim:slow=1",
+        "sim:slow=9x2",   "sim:slow=1x-2",       "sim:drop=1",    "sim:draw=uniform",
+        "sim:kill=1@1/",  "sim:slow=1x2,oops=3"};
     weir_place place;
     weir_net_facts facts;
 
@@ -392,7 +423,9 @@ static void test_refused(void **state)
             fail_msg("%s: %s", bad[i], weir_why_text());
     assert_int_equal(weir_net_run("sim:nodes=5", &place, nothing, NULL), WEIR_MISFIT);
     assert_says(weir_why_text(), "nodes=5, but the run was told to have 4 ranks");
-    assert_int_equal(weir_net_run("sim:nodes=4,latency=80ns,rate=2.5G,uplink=1T,kill=any@0~1/2@1ms", &place, nothing, NULL), WEIR_OK);
+    assert_int_equal(weir_net_run("sim:nodes=4,latency=80ns,rate=2.5G,uplink=1T,kill=any@0~1/2@1ms",
+                                  &place, nothing, NULL),
+                     WEIR_OK);
     place.rank = 1;
     assert_int_equal(weir_net_run("sim:nodes=4", &place, nothing, NULL), WEIR_MISFIT);
     assert_int_equal(weir_net_check("sim:nodes=4", &facts), WEIR_OK);
@@ -403,10 +436,18 @@ static void test_refused(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_kill),  cmocka_unit_test(test_kill_any), cmocka_unit_test(test_kill_and_repeat),
-        cmocka_unit_test(test_pause), cmocka_unit_test(test_cut),      cmocka_unit_test(test_unreliable),
-        cmocka_unit_test(test_deadlock), cmocka_unit_test(test_refused), cmocka_unit_test(test_pause_in_work),
-        cmocka_unit_test(test_pause_for_ever_in_work), cmocka_unit_test(test_pauses_add_up), cmocka_unit_test(test_cuts_add_up),
+        cmocka_unit_test(test_kill),
+        cmocka_unit_test(test_kill_any),
+        cmocka_unit_test(test_kill_and_repeat),
+        cmocka_unit_test(test_pause),
+        cmocka_unit_test(test_cut),
+        cmocka_unit_test(test_unreliable),
+        cmocka_unit_test(test_deadlock),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_pause_in_work),
+        cmocka_unit_test(test_pause_for_ever_in_work),
+        cmocka_unit_test(test_pauses_add_up),
+        cmocka_unit_test(test_cuts_add_up),
     };
 
     if (argc > 1)

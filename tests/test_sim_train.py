@@ -1,8 +1,22 @@
-"""Training in the simulated world: the same numbers as in a real one, and times that follow from profile and links."""
+"""Training in the simulated world: the same numbers as in a real one, and times that follow from
+profile and links."""
 import json
 from weirlib import SMALL, end, train, weir
 
-LENET = ['--model', 'lenet', '--data', SMALL, '--steps', 6, '--threads', 1, '--coll', 'ring', '--eval-every', 0]
+LENET = [
+    '--model',
+    'lenet',
+    '--data',
+    SMALL,
+    '--steps',
+    6,
+    '--threads',
+    1,
+    '--coll',
+    'ring',
+    '--eval-every',
+    0,
+]
 
 
 def bench(*args):
@@ -18,25 +32,53 @@ def test_same_parameters_as_processes(tmp_path):
 
 
 def test_twice_the_same_to_the_last_digit():
-    run = ['--model', 'resnet20', '--net', 'sim:nodes=64,dry=yes,jitter=0.5,cost=20ms,draw=lognormal,cv=1,seed=3', '--steps', 4, '--batch', 2048]
+    run = [
+        '--model',
+        'resnet20',
+        '--net',
+        'sim:nodes=64,dry=yes,jitter=0.5,cost=20ms,draw=lognormal,cv=1,seed=3',
+        '--steps',
+        4,
+        '--batch',
+        2048,
+    ]
     a, b = bench(*run), bench(*run)
-    for key in ('step_ms', 'samples_per_s', 'train_s', 'sent_bytes'): assert a[key] == b[key]
+    for key in ('step_ms', 'samples_per_s', 'train_s', 'sent_bytes'):
+        assert a[key] == b[key]
     assert bench(*run[:3], run[3].replace('seed=3', 'seed=4'), *run[4:])['step_ms'] != a['step_ms']
     even = bench(*run[:3], run[3].replace('draw=lognormal,cv=1,', ''), *run[4:])['step_ms']
-    assert a['step_ms'] > 1.2 * even                                        # all wait for whoever has drawn the longest
+    assert a['step_ms'] > 1.2 * even  # all wait for whoever has drawn the longest
 
 
 def test_spends_what_it_is_told(tmp_path):
     def step(more, *args):
-        return bench('--model', 'lenet', '--steps', 3, '--net', f'sim:nodes=4,dry=yes,rate=1000G,latency=0{more}', *args)['step_ms']
+        return bench(
+            '--model',
+            'lenet',
+            '--steps',
+            3,
+            '--net',
+            f'sim:nodes=4,dry=yes,rate=1000G,latency=0{more}',
+            *args,
+        )['step_ms']
+
     profile = tmp_path / 'p'
     bench('--model', 'lenet', '--batch', 32, '--steps', 2, '--threads', 1, '--profile', profile)
-    pieces = len(json.loads(profile.read_text())['backward_ns']) + 3        # forward, the rest of backward, update
+    pieces = (
+        len(json.loads(profile.read_text())['backward_ns']) + 3
+    )  # forward, the rest of backward, update
     free = step('')
-    for more, seconds in ((',cost=1s', 1), (',cost=2s', 2), (',cost=1s,slow=1x5', 5), (',cost=1s,slow=0x2/3x3', 3)):
+    for more, seconds in (
+        (',cost=1s', 1),
+        (',cost=2s', 2),
+        (',cost=1s,slow=1x5', 5),
+        (',cost=1s,slow=0x2/3x3', 3),
+    ):
         assert abs(step(more) - seconds * pieces * 1e3) < 1 + free
-        assert step(more, '--profile', profile) == step(more)               # what is given goes before what was taken down
-    late = 10 * pieces * 4 + 1                                              # within a piece of one of the steps that are timed
+        assert step(more, '--profile', profile) == step(
+            more
+        )  # what is given goes before what was taken down
+    late = 10 * pieces * 4 + 1  # within a piece of one of the steps that are timed
     assert abs(3 * (step(f',cost=10s,pause=0@{late}+8') - step(',cost=10s')) - 8e3) < 1
     assert step(',cost=1s,draw=gamma,cv=1.5') > 1.2 * pieces * 1e3
 
@@ -44,7 +86,8 @@ def test_spends_what_it_is_told(tmp_path):
 def test_is_not_told_in_vain(tmp_path):
     for more in ('slow=1x5', 'draw=gamma', 'draw=lognormal,slow=0x2'):
         net = ['--net', f'sim:nodes=4,dry=yes,{more}']
-        for run in (['bench', 'train', '--model', 'lenet'], ['bench', 'allreduce']): assert more in weir(*run, *net, code=16)[1]
+        for run in (['bench', 'train', '--model', 'lenet'], ['bench', 'allreduce']):
+            assert more in weir(*run, *net, code=16)[1]
     err = train(tmp_path / 'r', *LENET, '--net', 'sim:nodes=2,slow=1x2', code=16)[1]
     assert 'cost=' in err and '--profile' in err
     weir('bench', 'allreduce', '--net', 'sim:nodes=4,dry=yes,cost=1s', code=16)
@@ -52,19 +95,36 @@ def test_is_not_told_in_vain(tmp_path):
 
 def test_spends_what_a_real_run_took_down(tmp_path):
     profile = tmp_path / 'p'
-    real = bench('--model', 'lenet', '--batch', 32, '--steps', 5, '--threads', 1, '--profile', profile)
+    real = bench(
+        '--model', 'lenet', '--batch', 32, '--steps', 5, '--threads', 1, '--profile', profile
+    )
     p = json.loads(profile.read_text())
     spent = (p['forward_ns'] + sum(p['backward_ns']) + p['rest_ns'] + p['update_ns']) / 1e6
-    assert 0.5 * real['step_ms'] < spent <= 1.01 * real['step_ms']          # one worker waits for nobody
+    assert 0.5 * real['step_ms'] < spent <= 1.01 * real['step_ms']  # one worker waits for nobody
     sim = ['--model', 'lenet', '--batch', 64, '--steps', 3, '--profile', profile]
     fast = bench(*sim, '--net', 'sim:nodes=2,dry=yes,rate=1000G,latency=0')['step_ms']
     assert spent <= fast < 1.01 * spent + 0.1
-    bits = 2 * 4 * 8 * 61706 / 2                                            # half the gradient twice, in bits
-    slow = bench(*sim, '--net', 'sim:nodes=2,dry=yes,rate=1M,latency=0', '--coll', 'ring')['step_ms']
+    bits = 2 * 4 * 8 * 61706 / 2  # half the gradient twice, in bits
+    slow = bench(*sim, '--net', 'sim:nodes=2,dry=yes,rate=1M,latency=0', '--coll', 'ring')[
+        'step_ms'
+    ]
     assert bits / 1e6 * 1e3 < slow < 1.1 * bits / 1e6 * 1e3 + spent
     twice = bench(*sim, '--net', 'sim:nodes=2,dry=yes,rate=1000G,latency=0,slow=1x2')['step_ms']
     assert 1.9 * spent < twice < 2.2 * spent
-    assert '16' in weir('bench', 'train', '--model', 'mlp', '--net', 'sim:nodes=2', '--profile', profile, code=16)[1]
+    assert (
+        '16'
+        in weir(
+            'bench',
+            'train',
+            '--model',
+            'mlp',
+            '--net',
+            'sim:nodes=2',
+            '--profile',
+            profile,
+            code=16,
+        )[1]
+    )
 
 
 def test_a_death_is_told(tmp_path):

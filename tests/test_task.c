@@ -24,7 +24,8 @@ static weir_err succeeds(void *arg)
     sigset_t mask;
 
     pthread_sigmask(SIG_SETMASK, NULL, &mask);
-    *(bool *)arg = sigismember(&mask, SIGINT) && sigismember(&mask, SIGTERM) && sigismember(&mask, SIGCHLD);
+    *(bool *)arg =
+        sigismember(&mask, SIGINT) && sigismember(&mask, SIGTERM) && sigismember(&mask, SIGCHLD);
     return WEIR_OK;
 }
 
@@ -37,7 +38,9 @@ static void test_threads(void **state)
     (void)state;
     sigprocmask(SIG_SETMASK, NULL, &before);
     assert_int_equal(weir_task_start(rt(), "a", fails, "the disk", &a), WEIR_OK);
-    assert_int_equal(weir_task_start(rt(), "a name that is longer than sixteen bytes", succeeds, &blocked, &b), WEIR_OK);
+    assert_int_equal(weir_task_start(rt(), "a name that is longer than sixteen bytes", succeeds,
+                                     &blocked, &b),
+                     WEIR_OK);
     weir_fail(WEIR_NAN, "mine");
     assert_int_equal(weir_task_join(b), WEIR_OK);
     assert_string_equal(weir_why_text(), "mine");
@@ -104,7 +107,8 @@ static void test_queue_edges(void **state)
     assert_int_equal(weir_queue_put(q, &x), WEIR_BIG);
     weir_queue_shut(q);
     assert_int_equal(weir_queue_put(q, &x), WEIR_SHUT);
-    assert_int_equal(weir_queue_get(q, &item, 0), WEIR_OK); /* what was put before can still be had */
+    /* what was put before can still be had */
+    assert_int_equal(weir_queue_get(q, &item, 0), WEIR_OK);
     assert_int_equal(weir_queue_get(q, &item, 0), WEIR_OK);
     assert_int_equal(weir_queue_get(q, &item, WEIR_NEVER), WEIR_SHUT);
     weir_queue_free(q);
@@ -211,8 +215,9 @@ static void test_guard(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_threads), cmocka_unit_test(test_queue),     cmocka_unit_test(test_queue_edges),
-        cmocka_unit_test(test_fibres),  cmocka_unit_test(test_never_ran), cmocka_unit_test(test_guard),
+        cmocka_unit_test(test_threads),     cmocka_unit_test(test_queue),
+        cmocka_unit_test(test_queue_edges), cmocka_unit_test(test_fibres),
+        cmocka_unit_test(test_never_ran),   cmocka_unit_test(test_guard),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,5 @@
-/* test_text.c - text and tokens: streams and windows, vocabularies, and files that are none; the plan's laws for streams. */
+/* test_text.c - text and tokens: streams and windows, vocabularies, and files that are none; the
+ * plan's laws for streams. */
 #include "data/loader.h"
 #include "data/words.h"
 #include <stdlib.h>
@@ -17,9 +18,13 @@ static void write_ramp(const char *name, int from, int n)
     idx_put(name, token, (size_t)n * 2);
 }
 
-static uint64_t windows(const weir_data_use *use, int part) { return use->facts.count[part] / (uint64_t)use->facts.streams[part]; }
+static uint64_t windows(const weir_data_use *use, int part)
+{
+    return use->facts.count[part] / (uint64_t)use->facts.streams[part];
+}
 
-/* Windows of a stream follow one another, targets are inputs moved on by one, streams do not overlap. */
+/* Windows of a stream follow one another, targets are inputs moved on by one, streams do not
+ * overlap. */
 static void check_part(const weir_data_use *use, int part, int from, int tokens)
 {
     int length = (int)use->facts.dim[0], each = tokens / (int)use->facts.streams[part];
@@ -49,29 +54,38 @@ static void streams_are_contiguous_and_apart(void **unused)
     for (int i = 0; i < 5; i++) {
         int64_t wanted = batches[i] ? batches[i] : 1;
         assert_int_equal(idx_open("tokens:%s,length=10", batches[i], &use), WEIR_OK);
-        assert_true(use.facts.tokens_in && use.facts.target == WEIR_TOKENS && use.facts.dims == 1 && use.facts.dim[0] == 10);
+        assert_true(use.facts.tokens_in && use.facts.target == WEIR_TOKENS && use.facts.dims == 1 &&
+                    use.facts.dim[0] == 10);
         assert_true(use.facts.classes == 1098 && use.facts.value_scale == 1);
         assert_int_equal(use.facts.streams[WEIR_TRAIN], wanted);
-        assert_int_equal(use.facts.streams[WEIR_TEST], wanted < 8 ? wanted : 8); /* 97 tokens give 8 streams of 11 at most */
+        /* 97 tokens give 8 streams of 11 at most */
+        assert_int_equal(use.facts.streams[WEIR_TEST], wanted < 8 ? wanted : 8);
         check_part(&use, WEIR_TRAIN, 0, 1001);
         check_part(&use, WEIR_TEST, 1001, 97);
         weir_data_close(&use);
     }
-    assert_int_equal(idx_open("tokens:%s,length=10", 91, &use), WEIR_OK); /* 1001 / 91 = 11: one window each */
+    /* 1001 / 91 = 11: one window each */
+    assert_int_equal(idx_open("tokens:%s,length=10", 91, &use), WEIR_OK);
     assert_int_equal(use.facts.count[WEIR_TRAIN], 91);
     weir_data_close(&use);
     assert_int_equal(idx_open("tokens:%s,length=10", 92, &use), WEIR_MISFIT);
     assert_non_null(strstr(weir_why_text(), "too few for 92 streams"));
 }
 
-/* Over an epoch every window of every stream once; step k is window k of all streams, stream i at place i; epochs repeat. */
+/* Over an epoch every window of every stream once; step k is window k of all streams, stream i at
+ * place i; epochs repeat. */
 static void the_plan_reads_streams_in_order(void **unused)
 {
     static const int sizes[] = {1, 2, 3, 5}, micros[] = {1, 2};
     (void)unused;
 
     for (int i = 0; i < 8; i++) {
-        weir_plan p = {.seed = 3, .count = 4 * 9, .batch = 4, .streams = 4, .size = sizes[i / 2], .micro = micros[i % 2]};
+        weir_plan p = {.seed = 3,
+                       .count = 4 * 9,
+                       .batch = 4,
+                       .streams = 4,
+                       .size = sizes[i / 2],
+                       .micro = micros[i % 2]};
         int met[4 * 9] = {0};
         assert_int_equal(weir_plan_check(&p), WEIR_OK);
         assert_int_equal(weir_plan_epoch_steps(&p), 9);
@@ -93,8 +107,12 @@ static void the_plan_reads_streams_in_order(void **unused)
         for (int k = 0; k < 4 * 9; k++)
             assert_int_equal(met[k], 2);
     }
-    assert_int_not_equal(weir_plan_check(&(weir_plan){.count = 36, .batch = 5, .streams = 4, .size = 1, .micro = 1}), WEIR_OK);
-    assert_int_not_equal(weir_plan_check(&(weir_plan){.count = 37, .batch = 4, .streams = 4, .size = 1, .micro = 1}), WEIR_OK);
+    assert_int_not_equal(
+        weir_plan_check(&(weir_plan){.count = 36, .batch = 5, .streams = 4, .size = 1, .micro = 1}),
+        WEIR_OK);
+    assert_int_not_equal(
+        weir_plan_check(&(weir_plan){.count = 37, .batch = 4, .streams = 4, .size = 1, .micro = 1}),
+        WEIR_OK);
 }
 
 /* The loader hands every worker its streams, each going on where it was. */
@@ -106,7 +124,12 @@ static void the_loader_follows_the_streams(void **unused)
     write_ramp("train.bin", 0, 1001);
     write_ramp("val.bin", 0, 100);
     assert_int_equal(idx_open("tokens:%s,length=10", 5, &use), WEIR_OK);
-    weir_plan p = {.seed = 3, .count = use.facts.count[WEIR_TRAIN], .batch = 5, .streams = 5, .size = 2, .micro = 1};
+    weir_plan p = {.seed = 3,
+                   .count = use.facts.count[WEIR_TRAIN],
+                   .batch = 5,
+                   .streams = 5,
+                   .size = 2,
+                   .micro = 1};
     for (p.rank = 0; p.rank < 2; p.rank++) {
         const weir_batch *b;
         weir_loader *l;
@@ -117,7 +140,8 @@ static void the_loader_follows_the_streams(void **unused)
             assert_int_equal(b->n, p.rank ? 2 : 3);
             for (int i = 0; i < b->n; i++) {
                 int32_t begin = (p.rank * 3 + i) * 200;
-                assert_int_equal(b->token[i * 10], step % weir_plan_epoch_steps(&p) ? next[i] : begin);
+                assert_int_equal(b->token[i * 10],
+                                 step % weir_plan_epoch_steps(&p) ? next[i] : begin);
                 next[i] = b->label[i * 10 + 9];
             }
         }
@@ -125,7 +149,8 @@ static void the_loader_follows_the_streams(void **unused)
     }
     weir_loader *none = NULL;
     p.streams = p.rank = 0;
-    assert_int_equal(weir_loader_open(weir_rt_threads(), &use, &p, 0, 2, &none), WEIR_FAILED); /* a plan that forgot the streams */
+    /* a plan that forgot the streams */
+    assert_int_equal(weir_loader_open(weir_rt_threads(), &use, &p, 0, 2, &none), WEIR_FAILED);
     assert_null(none);
     weir_data_close(&use);
 }
@@ -176,9 +201,11 @@ static void damaged_token_files_are_refused(void **unused)
 {
     (void)unused;
     write_llmc("a.bin", 20240520, 2, 1000, 2, 0);
-    idx_refused("tokens:%s/a.bin,length=8", WEIR_INVALID, "a.bin", "version 2 was found, 1 was expected");
+    idx_refused("tokens:%s/a.bin,length=8", WEIR_INVALID, "a.bin",
+                "version 2 was found, 1 was expected");
     write_llmc("a.bin", 20240520, 1, 1000, 2, 1);
-    idx_refused("tokens:%s/a.bin,length=8", WEIR_INVALID, "a.bin", "1999 bytes of tokens were found, its header promises 2000: it is cut short");
+    idx_refused("tokens:%s/a.bin,length=8", WEIR_INVALID, "a.bin",
+                "1999 bytes of tokens were found, its header promises 2000: it is cut short");
     write_llmc("a.bin", 20240520, 1, 999, 2, (size_t)-2);
     idx_refused("tokens:%s/a.bin,length=8", WEIR_INVALID, "a.bin", "too long");
     write_llmc("a.bin", 20240520, 1, 0, 2, 24);
@@ -192,13 +219,15 @@ static void damaged_token_files_are_refused(void **unused)
     idx_text("a.bin", "");
     idx_refused("tokens:%s/a.bin", WEIR_INVALID, "a.bin", "0 bytes were found");
     write_ramp("a.bin", 0, 100);
-    idx_refused("tokens:%s/a.bin,length=8,vocab=99", WEIR_INVALID, "a.bin", "token 99 (from 0) is 99; 0 to 98 was expected");
+    idx_refused("tokens:%s/a.bin,length=8,vocab=99", WEIR_INVALID, "a.bin",
+                "token 99 (from 0) is 99; 0 to 98 was expected");
     idx_refused("tokens:%s/a.bin", WEIR_MISFIT, "a.bin", "90 tokens are too few");
     idx_refused("tokens:%s", WEIR_INVALID, "", "there is no *train*.bin");
     write_ramp("x_train_0.bin", 0, 100);
     idx_refused("tokens:%s", WEIR_INVALID, "", "there is no *val*.bin");
     write_llmc("x_train_1.bin", 20240801, 7, 1000, 4, 0);
-    idx_refused("tokens:%s", WEIR_INVALID, "x_train_1.bin", "tokens of 4 bytes were found, 2 was expected");
+    idx_refused("tokens:%s", WEIR_INVALID, "x_train_1.bin",
+                "tokens of 4 bytes were found, 2 was expected");
     idx_refused("tokens", WEIR_USAGE, "tokens:FILE", "a file or a directory");
 }
 
@@ -261,7 +290,8 @@ static void which_files_are_meant(void **unused)
     check_tokens(&use, WEIR_TEST, "3 2 1 0 4");
     weir_data_close(&use);
     idx_text("latest.train", train);
-    idx_refused("text:%s,length=4", WEIR_INVALID, "latest.train and ptb.train.txt.gz", "one of them was expected");
+    idx_refused("text:%s,length=4", WEIR_INVALID, "latest.train and ptb.train.txt.gz",
+                "one of them was expected");
     idx_shell("rm %s/latest.train %s/test.gz");
     idx_refused("text:%s,length=4", WEIR_INVALID, "", "there is no *test* or *valid*");
     idx_shell("rm %s/ptb.train.txt.gz");
@@ -276,12 +306,14 @@ static void unknown_words_are_named(void **unused)
     idx_text("train.txt", "a b c d\n");
     idx_text("valid.txt", "a b\nc\n\n d x a\n");
     idx_text("test.txt", "a b c d\n");
-    idx_refused("text:%s,length=4", WEIR_INVALID, "valid.txt", "line 4: the word 'x' is not in the training text, and neither is <unk>");
+    idx_refused("text:%s,length=4", WEIR_INVALID, "valid.txt",
+                "line 4: the word 'x' is not in the training text, and neither is <unk>");
     idx_text("valid.txt", "a\n");
     idx_text("test.txt", "a b c d\nd <unk>");
     idx_refused("text:%s,length=4", WEIR_INVALID, "test.txt", "line 2: the word '<unk>'");
     idx_text("test.txt", "a\nb\nc \xC3\xA9");
-    idx_refused("text:%s,unit=char,length=4", WEIR_INVALID, "test.txt", "line 3: the character '\xC3\xA9'");
+    idx_refused("text:%s,unit=char,length=4", WEIR_INVALID, "test.txt",
+                "line 3: the character '\xC3\xA9'");
     idx_text("test.txt", " \t ");
     idx_refused("text:%s,length=4", WEIR_INVALID, "test.txt", "there is no text in it");
     idx_text("train.txt", "");
@@ -295,15 +327,24 @@ static void characters_and_a_lone_file(void **unused)
     weir_data_use use;
     (void)unused;
 
-    idx_text("input.txt", "ab\n\xC3\xA9" "ab\n\xC3\xA9" "ab\n\xC3\xA9" "ab\n\xC3\xA9" "ab\n\xC3\xA9" "ab\n\xC3\xA9" "ab\n\xC3\xA9"
-                          "ab\n\xC3\xA9" "ab\n\xC3\xA9" "\xC3\xA9\nba");
+    idx_text("input.txt", "ab\n\xC3\xA9"
+                          "ab\n\xC3\xA9"
+                          "ab\n\xC3\xA9"
+                          "ab\n\xC3\xA9"
+                          "ab\n\xC3\xA9"
+                          "ab\n\xC3\xA9"
+                          "ab\n\xC3\xA9"
+                          "ab\n\xC3\xA9"
+                          "ab\n\xC3\xA9"
+                          "\xC3\xA9\nba");
     assert_int_equal(idx_open("text:%s/input.txt,unit=char,length=3", 1, &use), WEIR_OK);
     assert_int_equal(use.facts.classes, 4);
     assert_int_equal(use.facts.count[WEIR_TRAIN], 35 / 3);
     check_tokens(&use, WEIR_TRAIN, "0 1 2 3");
     check_tokens(&use, WEIR_TEST, "3 2 1 0");
     weir_data_close(&use);
-    idx_text("words.txt", "a b a b a b a b a b a b a b a b a b b"); /* 19 words and the end: 18 and 2 */
+    /* 19 words and the end: 18 and 2 */
+    idx_text("words.txt", "a b a b a b a b a b a b a b a b a b b");
     assert_int_equal(idx_open("text:%s/words.txt,length=1", 1, &use), WEIR_OK);
     assert_int_equal(use.facts.classes, 3);
     check_tokens(&use, WEIR_TEST, "1 2");
@@ -319,7 +360,8 @@ static void expect_units(const char *text, size_t n, weir_unit kind, const char 
     uint64_t units = weir_reader_count(r);
 
     while (weir_reader_next(&r)) {
-        snprintf(found + strlen(found), sizeof found - strlen(found), "%llu:%.*s|", (unsigned long long)r.line, (int)r.n, r.unit);
+        snprintf(found + strlen(found), sizeof found - strlen(found), "%llu:%.*s|",
+                 (unsigned long long)r.line, (int)r.n, r.unit);
         units--;
     }
     assert_string_equal(found, expected);
@@ -336,8 +378,12 @@ static void units_have_lines(void **unused)
     expect_units("\n\n", 2, WEIR_UNIT_WORD, "1:<eos>|2:<eos>|");
     expect_units("a \n ", 4, WEIR_UNIT_WORD, "1:a|1:<eos>|");
     expect_units("a\nb", 3, WEIR_UNIT_CHAR, "1:a|1:\n|2:b|");
-    expect_units("\xE2\x82\xAC\xF0\x9F\x98\x80\xC3", 8, WEIR_UNIT_CHAR, "1:\xE2\x82\xAC|1:\xF0\x9F\x98\x80|1:\xC3|");
-    expect_units("\xFF\x80" "a\xE2\x82" "b", 6, WEIR_UNIT_CHAR, "1:\xFF|1:\x80|1:a|1:\xE2|1:\x82|1:b|");
+    expect_units("\xE2\x82\xAC\xF0\x9F\x98\x80\xC3", 8, WEIR_UNIT_CHAR,
+                 "1:\xE2\x82\xAC|1:\xF0\x9F\x98\x80|1:\xC3|");
+    expect_units("\xFF\x80"
+                 "a\xE2\x82"
+                 "b",
+                 6, WEIR_UNIT_CHAR, "1:\xFF|1:\x80|1:a|1:\xE2|1:\x82|1:b|");
 }
 
 static void large_vocabularies_keep_their_numbers(void **unused)
@@ -358,7 +404,8 @@ static void large_vocabularies_keep_their_numbers(void **unused)
     weir_words_free(&w);
     weir_reader r = weir_reader_at("x", "a", 1, WEIR_UNIT_WORD);
     weir_reader_next(&r);
-    assert_int_equal(weir_words_find(&w, &r, &number), WEIR_INVALID); /* an empty one knows nothing */
+    /* an empty one knows nothing */
+    assert_int_equal(weir_words_find(&w, &r, &number), WEIR_INVALID);
 }
 
 #define CASE(f) cmocka_unit_test_setup_teardown(f, idx_setup, idx_teardown)

@@ -1,6 +1,8 @@
-/* test_torch.c - the zoo from the same start as PyTorch: losses, gradients, and weights after 20 steps of plain SGD.
+/* test_torch.c - the zoo from the same start as PyTorch: losses, gradients, and weights after 20
+ * steps of plain SGD.
  *
- *   test_torch dump MODEL STEP FILE   writes the gradients of a step's batch at the start, for tests/torch/check_live.py */
+ *   test_torch dump MODEL STEP FILE   writes the gradients of a step's batch at the start, for
+ * tests/torch/check_live.py */
 #include "help_nn.h"
 #include <math.h>
 #include <setjmp.h>
@@ -44,13 +46,16 @@ static int order(const bench *b, const weir_tensor **list)
     for (int ready = most; ready >= 0; ready--)
         for (int bias = 0; bias < 2; bias++)
             for (int i = 0; i < b->tensors; i++)
-                if (b->tensor[i].ready == ready && (strstr(b->tensor[i].name, ".bias") != NULL) == bias)
+                if (b->tensor[i].ready == ready &&
+                    (strstr(b->tensor[i].name, ".bias") != NULL) == bias)
                     list[count++] = &b->tensor[i];
     return count;
 }
 
-/* Every tensor of `x`, parameters or gradients, against those saved as "MODEL/what0" ...; bound NULL: 1e-4. */
-static void compare(const bench *b, const char *model, const char *what, const float *x, const float *bound)
+/* Every tensor of `x`, parameters or gradients, against those saved as "MODEL/what0" ...; bound
+ * NULL: 1e-4. */
+static void compare(const bench *b, const char *model, const char *what, const float *x,
+                    const float *bound)
 {
     const weir_tensor *list[1024];
     int count = order(b, list);
@@ -61,7 +66,8 @@ static void compare(const bench *b, const char *model, const char *what, const f
         double apart, most = bound ? (double)bound[k] : 1e-4;
         snprintf(name, sizeof name, "%s/%s%d", model, what, k);
         if (!((apart = apart_from(name, x + list[k]->at, list[k]->n)) <= most))
-            fail_msg("%s, %s, is %g from PyTorch's; %g are allowed", name, list[k]->name, apart, most);
+            fail_msg("%s, %s, is %g from PyTorch's; %g are allowed", name, list[k]->name, apart,
+                     most);
     }
 }
 
@@ -69,7 +75,8 @@ static void gradients_are_pytorchs(void **state)
 {
     for (int i = 0; i < MODELS; i++) {
         size_t n, count;
-        float *first = numbers(zoo[i].name, "first", &n), *bounds = numbers(zoo[i].name, "bounds", &count);
+        float *first = numbers(zoo[i].name, "first", &n),
+              *bounds = numbers(zoo[i].name, "bounds", &count);
         float *params = numbers(zoo[i].name, "params", &n);
         bench b;
 
@@ -90,8 +97,8 @@ static void gradients_are_pytorchs(void **state)
     }
 }
 
-/* In deep nets a loss moves by more than 1e-5 when sums are taken in another order: after some steps only the weights are
- * compared. */
+/* In deep nets a loss moves by more than 1e-5 when sums are taken in another order: after some
+ * steps only the weights are compared. */
 static void trains_as_pytorch(const char *name, uint32_t exact)
 {
     size_t n;

@@ -1,4 +1,5 @@
-/* Every variant of every kernel: the same bits as the others, for any length and alignment, and the values a plain loop gives. */
+/* Every variant of every kernel: the same bits as the others, for any length and alignment, and the
+ * values a plain loop gives. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,7 +18,8 @@
 enum { LONGEST = 65537, ROOM = LONGEST + 16 };
 
 enum { OUT = 3 };
-static float *x, *begin[OUT], *first[OUT], *got[OUT]; /* outputs begin as y, m and s: s is never negative */
+/* outputs begin as y, m and s: s is never negative */
+static float *x, *begin[OUT], *first[OUT], *got[OUT];
 static double *xd, *yd, *first_d, *got_d;
 
 /* normal numbers of many sizes, small enough that nothing overflows */
@@ -59,12 +61,28 @@ static int teardown(void **state)
 typedef void (*kernel)(const weir_vec *, float *const *out, const float *x, size_t n);
 typedef void (*formula)(float *w, float *m, float *s, float x); /* the same for one element */
 
-static const weir_adam adam = {.take1 = 0.1f, .beta2 = 0.99f, .take2 = 0.01f, .root = 1.3f, .eps = 1e-8f, .rate = 0.05f,
-                               .keep = 0.999f, .decay = 1e-3f, .scale = 0.25f};
+static const weir_adam adam = {.take1 = 0.1f,
+                               .beta2 = 0.99f,
+                               .take2 = 0.01f,
+                               .root = 1.3f,
+                               .eps = 1e-8f,
+                               .rate = 0.05f,
+                               .keep = 0.999f,
+                               .decay = 1e-3f,
+                               .scale = 0.25f};
 
-static void run_add(const weir_vec *v, float *const *o, const float *g, size_t n) { v->add(o[0], g, n); }
-static void run_scale(const weir_vec *v, float *const *o, const float *g, size_t n) { (void)g, v->scale(o[0], 0.3f, n); }
-static void run_axpy(const weir_vec *v, float *const *o, const float *g, size_t n) { v->axpy(o[0], -1.7f, g, n); }
+static void run_add(const weir_vec *v, float *const *o, const float *g, size_t n)
+{
+    v->add(o[0], g, n);
+}
+static void run_scale(const weir_vec *v, float *const *o, const float *g, size_t n)
+{
+    (void)g, v->scale(o[0], 0.3f, n);
+}
+static void run_axpy(const weir_vec *v, float *const *o, const float *g, size_t n)
+{
+    v->axpy(o[0], -1.7f, g, n);
+}
 static void run_sgd(const weir_vec *v, float *const *o, const float *g, size_t n)
 {
     v->sgd(o[0], o[1], g, n, 0.1f, 0.9f, 1e-4f, 0.25f, false);
@@ -73,12 +91,18 @@ static void run_nesterov(const weir_vec *v, float *const *o, const float *g, siz
 {
     v->sgd(o[0], o[1], g, n, 0.1f, 0.9f, 1e-4f, 0.25f, true);
 }
-static void run_plain(const weir_vec *v, float *const *o, const float *g, size_t n) { v->sgd_plain(o[0], g, n, 0.1f, 1e-4f, 0.25f); }
+static void run_plain(const weir_vec *v, float *const *o, const float *g, size_t n)
+{
+    v->sgd_plain(o[0], g, n, 0.1f, 1e-4f, 0.25f);
+}
 static void run_adagrad(const weir_vec *v, float *const *o, const float *g, size_t n)
 {
     v->adagrad(o[0], o[2], g, n, 0.1f, 1e-4f, 1e-10f, 0.25f);
 }
-static void run_adam(const weir_vec *v, float *const *o, const float *g, size_t n) { v->adam(o[0], o[1], o[2], g, n, &adam); }
+static void run_adam(const weir_vec *v, float *const *o, const float *g, size_t n)
+{
+    v->adam(o[0], o[1], o[2], g, n, &adam);
+}
 
 /* volatile keeps every rounding where the header's formula has it, whatever the compiler likes */
 static float times(float a, float b)
@@ -103,9 +127,18 @@ static float root(float a)
     return (float)c;
 }
 static void one_add(float *w, float *v, float *s, float g) { (void)v, (void)s, *w = plus(*w, g); }
-static void one_scale(float *w, float *v, float *s, float g) { (void)v, (void)s, (void)g, *w = times(*w, 0.3f); }
-static void one_axpy(float *w, float *v, float *s, float g) { (void)v, (void)s, *w = plus(*w, times(-1.7f, g)); }
-static float decayed(float w, float g, float decay) { return plus(times(g, 0.25f), times(decay, w)); }
+static void one_scale(float *w, float *v, float *s, float g)
+{
+    (void)v, (void)s, (void)g, *w = times(*w, 0.3f);
+}
+static void one_axpy(float *w, float *v, float *s, float g)
+{
+    (void)v, (void)s, *w = plus(*w, times(-1.7f, g));
+}
+static float decayed(float w, float g, float decay)
+{
+    return plus(times(g, 0.25f), times(decay, w));
+}
 static void one_sgd(float *w, float *v, float *s, float g)
 {
     (void)s;
@@ -120,7 +153,10 @@ static void one_nesterov(float *w, float *v, float *s, float g)
     *v = plus(times(0.9f, *v), d);
     *w = plus(*w, -times(0.1f, plus(d, times(0.9f, *v))));
 }
-static void one_plain(float *w, float *v, float *s, float g) { (void)v, (void)s, *w = plus(*w, -times(0.1f, decayed(*w, g, 1e-4f))); }
+static void one_plain(float *w, float *v, float *s, float g)
+{
+    (void)v, (void)s, *w = plus(*w, -times(0.1f, decayed(*w, g, 1e-4f)));
+}
 static void one_adagrad(float *w, float *v, float *s, float g)
 {
     float d = decayed(*w, g, 1e-4f);
@@ -135,16 +171,22 @@ static void one_adam(float *w, float *m, float *v, float g)
 
     *m = plus(*m, times(adam.take1, plus(d, -*m)));
     *v = plus(times(adam.beta2, *v), times(times(adam.take2, d), d));
-    *w = plus(times(adam.keep, *w), -times(adam.rate, over(*m, plus(times(root(*v), adam.root), adam.eps))));
+    *w = plus(times(adam.keep, *w),
+              -times(adam.rate, over(*m, plus(times(root(*v), adam.root), adam.eps))));
 }
 
 static const struct {
     const char *name;
     kernel run;
     formula one;
-} kernels[] = {{"add", run_add, one_add},   {"scale", run_scale, one_scale},          {"axpy", run_axpy, one_axpy},
-               {"sgd", run_sgd, one_sgd},   {"nesterov", run_nesterov, one_nesterov}, {"sgd_plain", run_plain, one_plain},
-               {"adam", run_adam, one_adam}, {"adagrad", run_adagrad, one_adagrad}};
+} kernels[] = {{"add", run_add, one_add},
+               {"scale", run_scale, one_scale},
+               {"axpy", run_axpy, one_axpy},
+               {"sgd", run_sgd, one_sgd},
+               {"nesterov", run_nesterov, one_nesterov},
+               {"sgd_plain", run_plain, one_plain},
+               {"adam", run_adam, one_adam},
+               {"adagrad", run_adagrad, one_adagrad}};
 
 /* 0..67, 1000, 65537; -1 ends */
 static long length(int i) { return i <= 67 ? i : i == 68 ? 1000 : i == 69 ? LONGEST : -1; }
@@ -167,11 +209,14 @@ static void check_one(const weir_vec *v, size_t k, size_t n, size_t shift)
         memcpy(first[o], begin[o], ROOM * sizeof(float));
     }
     for (size_t i = 0; i < n; i++)
-        kernels[k].one(first[0] + shift + i, first[1] + shift + i, first[2] + shift + i, x[2 * shift + i]);
-    kernels[k].run(v, (float *const[]){got[0] + shift, got[1] + shift, got[2] + shift}, x + 2 * shift, n);
+        kernels[k].one(first[0] + shift + i, first[1] + shift + i, first[2] + shift + i,
+                       x[2 * shift + i]);
+    kernels[k].run(v, (float *const[]){got[0] + shift, got[1] + shift, got[2] + shift},
+                   x + 2 * shift, n);
     for (int o = 0; o < OUT; o++) /* with what lies around it */
         if (!same(got[o], first[o]))
-            fail_msg("%s of %s: wrong for n = %zu, %zu floats off", kernels[k].name, v->isa, n, shift);
+            fail_msg("%s of %s: wrong for n = %zu, %zu floats off", kernels[k].name, v->isa, n,
+                     shift);
 }
 
 static void every_element_has_the_formulas_bits(void **state)
@@ -241,7 +286,8 @@ static void sumsq_adds_in_sixteen_lanes(void **state)
     for (const weir_vec *const *v = weir_vec_all(); *v; v++)
         for (int i = 0; length(i) >= 0; i++)
             for (size_t shift = 0; shift < 5; shift++) {
-                double want = slow_sumsq(x + shift, (size_t)length(i)), have = (*v)->sumsq(x + shift, (size_t)length(i));
+                double want = slow_sumsq(x + shift, (size_t)length(i)),
+                       have = (*v)->sumsq(x + shift, (size_t)length(i));
                 long double plain = 0;
                 assert_memory_equal(&want, &have, sizeof want);
                 for (long j = 0; j < length(i); j++)
@@ -253,7 +299,8 @@ static void sumsq_adds_in_sixteen_lanes(void **state)
 /* denormals, zeros of both signs, the largest floats: no variant may flush or reorder */
 static void extremes_agree(void **state)
 {
-    const float odd[] = {0.0f, -0.0f, 1e-45f, -1e-45f, 1.1754942e-38f, 3.4028235e38f, -3.4028235e38f, 1.0f};
+    const float odd[] = {0.0f,           -0.0f,         1e-45f,         -1e-45f,
+                         1.1754942e-38f, 3.4028235e38f, -3.4028235e38f, 1.0f};
     const weir_vec *const *all = weir_vec_all();
     float *saved = malloc(ROOM * sizeof *x);
 
@@ -301,7 +348,8 @@ static void one_bad_value_is_found_anywhere(void **state)
 enum { FED = 1000, AROUND = FED + 64 };
 
 /* One element by the header's words; what it holds beyond `least` is taken from it. */
-static float slow_sift(const weir_source *s, size_t i, float least, float take, float *sped, weir_sifted *to)
+static float slow_sift(const weir_source *s, size_t i, float least, float take, float *sped,
+                       weir_sifted *to)
 {
     float g = times(s->scale, s->grad[i]), made = g;
 
@@ -320,7 +368,8 @@ static float slow_sift(const weir_source *s, size_t i, float least, float take, 
     return made < 0 ? plus(made, take) : plus(made, -take);
 }
 
-static void check_sift(const weir_vec *v, const weir_source *s, size_t n, size_t shift, float least, float take)
+static void check_sift(const weir_vec *v, const weir_source *s, size_t n, size_t shift, float least,
+                       float take)
 {
     uint32_t word[2][FED + WEIR_SIFT_SPARE];
     float value[2][FED + WEIR_SIFT_SPARE];
@@ -362,9 +411,15 @@ static void what_codecs_are_fed(void **state)
         for (int i = 0; length(i) <= FED && length(i) >= 0; i++)
             for (size_t shift = 0; shift < 5; shift++)
                 for (int how = 0; how < 16; how++) {
-                    weir_source s = {.grad = x + shift, .held = how & 1 ? begin[2] + shift : NULL, .speed = how & 2 ? x + 99 + shift : NULL, .scale = 0.3f, .momentum = 0.9f,
-                                     .nesterov = how & 4, .mask = how & 8};
-                    check_sift(*v, &s, (size_t)length(i), shift, least[i % 3], how % 3 ? least[i % 3] : 0);
+                    weir_source s = {.grad = x + shift,
+                                     .held = how & 1 ? begin[2] + shift : NULL,
+                                     .speed = how & 2 ? x + 99 + shift : NULL,
+                                     .scale = 0.3f,
+                                     .momentum = 0.9f,
+                                     .nesterov = how & 4,
+                                     .mask = how & 8};
+                    check_sift(*v, &s, (size_t)length(i), shift, least[i % 3],
+                               how % 3 ? least[i % 3] : 0);
                 }
 }
 
@@ -394,13 +449,15 @@ static void best_is_one_of_all(void **state)
     print_message("%d variants, best is %s\n", n, weir_vec_best()->isa);
 }
 
-/* The choice is made once a process, so each mask is tried in a process of its own: this program, told to name its choice. */
+/* The choice is made once a process, so each mask is tried in a process of its own: this program,
+ * told to name its choice. */
 static void choice_under(const char *value, char *answer, size_t room)
 {
     char line[600];
     FILE *f;
 
-    snprintf(line, sizeof line, "WEIR_ISA=%s WEIR_TEST_NAME=1 /proc/%d/exe 2>&1", value, (int)getpid());
+    snprintf(line, sizeof line, "WEIR_ISA=%s WEIR_TEST_NAME=1 /proc/%d/exe 2>&1", value,
+             (int)getpid());
     assert_non_null(f = popen(line, "r"));
     answer[fread(answer, 1, room - 1, f)] = 0;
     assert_int_equal(pclose(f), 0);
@@ -430,7 +487,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_element_has_the_formulas_bits),
-        cmocka_unit_test(add_f64_has_the_formulas_bits), cmocka_unit_test(floats_and_doubles_become_each_other),
+        cmocka_unit_test(add_f64_has_the_formulas_bits),
+        cmocka_unit_test(floats_and_doubles_become_each_other),
         cmocka_unit_test(sumsq_adds_in_sixteen_lanes),
         cmocka_unit_test(extremes_agree),
         cmocka_unit_test(one_bad_value_is_found_anywhere),

@@ -8,8 +8,15 @@
 static void facts(void **state)
 {
     weir_codec codec = {.plug = {.name = "some"}, .drop = 0.5};
-    weir_optim plain = {.plug = {.name = "plain"}}, adaptive = {.plug = {.name = "clever"}, .adaptive = true};
-    weir_plans with = {.codec = &codec, .optim = &adaptive, .spec = "some:x=1", .lr = "0.1", .steps = 100, .epoch_steps = 50}, without = with;
+    weir_optim plain = {.plug = {.name = "plain"}},
+               adaptive = {.plug = {.name = "clever"}, .adaptive = true};
+    weir_plans with = {.codec = &codec,
+                       .optim = &adaptive,
+                       .spec = "some:x=1",
+                       .lr = "0.1",
+                       .steps = 100,
+                       .epoch_steps = 50},
+               without = with;
     char text[WEIR_WARNINGS][WEIR_WHY_MAX];
 
     (void)state;
@@ -37,7 +44,13 @@ static void short_runs(void **state)
     weir_codec codec = {.plug = {.name = "some"}};
     weir_optim plain = {.plug = {.name = "plain"}};
     weir_feedback f = {.warmup = 0.5, .ramp = 0.25};
-    weir_plans p = {.codec = &codec, .feedback = &f, .optim = &plain, .spec = "some:x=1", .lr = "0.1", .steps = 75, .epoch_steps = 100};
+    weir_plans p = {.codec = &codec,
+                    .feedback = &f,
+                    .optim = &plain,
+                    .spec = "some:x=1",
+                    .lr = "0.1",
+                    .steps = 75,
+                    .epoch_steps = 100};
     char text[WEIR_WARNINGS][WEIR_WHY_MAX];
 
     (void)state;
@@ -47,7 +60,9 @@ static void short_runs(void **state)
     assert_int_equal(weir_warnings(&p, text), 0);
     p.steps = 50;
     assert_int_equal(weir_warnings(&p, text), 1);
-    assert_non_null(strstr(text[0], "--codec some:x=1: nothing is compressed, the first 50 steps of some are dense and this run has 50; its options warmup and ramp"));
+    assert_non_null(
+        strstr(text[0], "--codec some:x=1: nothing is compressed, the first 50 steps of some are "
+                        "dense and this run has 50; its options warmup and ramp"));
     f = (weir_feedback){0};
     assert_int_equal(weir_warnings(&p, text), 0);
     p.feedback = NULL;
@@ -70,6 +85,7 @@ static void optimisers(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(facts), cmocka_unit_test(short_runs), cmocka_unit_test(optimisers)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(facts), cmocka_unit_test(short_runs),
+                                       cmocka_unit_test(optimisers)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,7 +11,8 @@ SMALL = 'synth:shape=1x28x28,classes=10,count=1000,test=200'
 
 def environment(**more):
     env = dict(os.environ, OMP_NUM_THREADS='1')
-    for k in ('RANK', 'WORLD_SIZE', 'WEIR_BIN', 'WEIR_FLAVOUR', 'WEIR_KEY'): env.pop(k, None)
+    for k in ('RANK', 'WORLD_SIZE', 'WEIR_BIN', 'WEIR_FLAVOUR', 'WEIR_KEY'):
+        env.pop(k, None)
     env.update(more)
     return env
 
@@ -21,8 +22,11 @@ def port():
     while True:
         p = random.randrange(10000, 30000)
         with socket.socket() as a, socket.socket() as b:
-            try: a.bind(('127.0.0.1', p)); b.bind(('127.0.0.1', p + 1))
-            except OSError: continue
+            try:
+                a.bind(('127.0.0.1', p))
+                b.bind(('127.0.0.1', p + 1))
+            except OSError:
+                continue
             return p
 
 
@@ -32,13 +36,29 @@ def heed():
 
 
 def start(*args, preexec_fn=heed, **kw):
-    return subprocess.Popen([WEIR, *map(str, args)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(), preexec_fn=preexec_fn, **kw)
+    return subprocess.Popen(
+        [WEIR, *map(str, args)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(),
+        preexec_fn=preexec_fn,
+        **kw,
+    )
 
 
 def weir(*args, code=0, timeout=300, **env):
     """runs to the end and checks the exit code; gives (stdout, stderr)"""
-    p = subprocess.run([WEIR, *map(str, args)], capture_output=True, text=True, timeout=timeout, env=environment(**env))
-    assert p.returncode == code, f'exit {p.returncode}, not {code}: weir {" ".join(map(str, args))}\n{p.stdout}\n{p.stderr}'
+    p = subprocess.run(
+        [WEIR, *map(str, args)],
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        env=environment(**env),
+    )
+    assert (
+        p.returncode == code
+    ), f'exit {p.returncode}, not {code}: weir {" ".join(map(str, args))}\n{p.stdout}\n{p.stderr}'
     return p.stdout, p.stderr
 
 
@@ -47,7 +67,8 @@ def train(out, *args, **kw):
 
 
 def events(out, kind=None):
-    with open(f'{out}/log.jsonl') as f: all = [json.loads(line) for line in f]
+    with open(f'{out}/log.jsonl') as f:
+        all = [json.loads(line) for line in f]
     return [e for e in all if kind is None or e['event'] == kind]
 
 
@@ -61,8 +82,13 @@ def tensors(path):
         head = json.loads(f.read(struct.unpack('<Q', f.read(8))[0]))
         data = f.read()
     kinds = {'F32': np.float32, 'U64': np.uint64}
-    return {name: np.frombuffer(data[t['data_offsets'][0]:t['data_offsets'][1]], kinds[t['dtype']]).reshape(t['shape'])
-            for name, t in head.items() if name != '__metadata__'}
+    return {
+        name: np.frombuffer(
+            data[t['data_offsets'][0] : t['data_offsets'][1]], kinds[t['dtype']]
+        ).reshape(t['shape'])
+        for name, t in head.items()
+        if name != '__metadata__'
+    }
 
 
 def weights(out):
@@ -77,28 +103,37 @@ def distance(a, b):
 def children(pid):
     """the ranks of a launcher, in the order they were started"""
     try:
-        with open(f'/proc/{pid}/task/{pid}/children') as f: return [int(x) for x in f.read().split()]
-    except OSError: return []
+        with open(f'/proc/{pid}/task/{pid}/children') as f:
+            return [int(x) for x in f.read().split()]
+    except OSError:
+        return []
 
 
 def alive(pid):
     try:
-        with open(f'/proc/{pid}/stat') as f: return f.read().rsplit(')', 1)[1].split()[0] not in 'ZX'
-    except OSError: return False
+        with open(f'/proc/{pid}/stat') as f:
+            return f.read().rsplit(')', 1)[1].split()[0] not in 'ZX'
+    except OSError:
+        return False
 
 
 def wait_for(what, seconds=20, every=0.01):
     end = time.time() + seconds
     while time.time() < end:
         got = what()
-        if got: return got
+        if got:
+            return got
         time.sleep(every)
     raise AssertionError(f'did not happen within {seconds} s: {what}')
 
 
 def leftovers(out=None):
     """names that a run must not leave behind"""
-    found = glob.glob(os.path.join(tempfile.gettempdir(), 'weir-[0-9a-f]*')) + glob.glob('/dev/shm/*weir*')
-    if os.environ.get('XDG_RUNTIME_DIR'): found += glob.glob(os.environ['XDG_RUNTIME_DIR'] + '/weir-*')
-    if out: found += glob.glob(f'{out}/.*') + glob.glob(f'{out}/*tmp*') + glob.glob(f'{out}/step-*/.*')
+    found = glob.glob(os.path.join(tempfile.gettempdir(), 'weir-[0-9a-f]*')) + glob.glob(
+        '/dev/shm/*weir*'
+    )
+    if os.environ.get('XDG_RUNTIME_DIR'):
+        found += glob.glob(os.environ['XDG_RUNTIME_DIR'] + '/weir-*')
+    if out:
+        found += glob.glob(f'{out}/.*') + glob.glob(f'{out}/*tmp*') + glob.glob(f'{out}/step-*/.*')
     return found

@@ -1,36 +1,48 @@
-/* cli.h - the program: only here is anything printed, and only here does it exit. One file per command. */
+/* cli.h - the program: only here is anything printed, and only here does it exit. One file per
+ * command. */
 #ifndef WEIR_CLI_CLI_H
 #define WEIR_CLI_CLI_H
 #include "net/net.h"
 #include "train/settings.h"
 #include <stdatomic.h>
 
-/* A command: its arguments without the program's name (argv[0] is the command); gives the exit code. */
+/* A command: its arguments without the program's name (argv[0] is the command); gives the exit
+ * code. */
 typedef struct cli_command {
     const char *name, *usage, *help;
     int (*run)(int argc, char **argv);
     const char *more; /* what `weir help NAME` prints below the options; NULL: nothing */
-    const char *keys; /* which options of a run it takes, a space before and behind each; "*": all; NULL: none */
+    /* which options of a run it takes, a space before and behind each; "*": all; NULL: none */
+    const char *keys;
 } cli_command;
 extern const cli_command cli_commands[];
 
-int cli_train(int argc, char **argv), cli_eval(int argc, char **argv), cli_bench(int argc, char **argv), cli_list(int argc, char **argv),
+int cli_train(int argc, char **argv), cli_eval(int argc, char **argv),
+    cli_bench(int argc, char **argv), cli_list(int argc, char **argv),
     cli_help(int argc, char **argv), cli_keygen(int argc, char **argv);
 
-/* Prints the last error, if `err`, as the one line that a launcher looks for; gives the exit code. */
+/* Prints the last error, if `err`, as the one line that a launcher looks for; gives the exit
+ * code. */
 int cli_end(weir_err err);
 
 /* Options that a command has besides those of a run. */
-typedef struct cli_extra { const char *name; bool flag; const char **value; const char *help; } cli_extra;
-/* --key value, --key=value, and words that are not options, which go to `word` (NULL-ended room for `words`). */
+typedef struct cli_extra {
+    const char *name;
+    bool flag;
+    const char **value;
+    const char *help;
+} cli_extra;
+/* --key value, --key=value, and words that are not options, which go to `word` (NULL-ended room for
+ * `words`). */
 bool cli_takes(const char *command, const char *key); /* by its row in cli_commands */
-weir_err cli_options(int argc, char **argv, weir_settings *, const cli_extra *, const char **word, int words);
+weir_err cli_options(int argc, char **argv, weir_settings *, const cli_extra *, const char **word,
+                     int words);
 
 /* Starts --workers copies if this is not yet one of them: true, and *code is what to leave with. */
 bool cli_launch(int argc, char **argv, const weir_settings *, int *code);
 
-/* Every command that runs as a rank enters here: finds its place, blocks signals in all threads and reads them on one of its own. The
- * first SIGINT or SIGTERM is stored in *stop, a second one ends the process at once (the first, where stop is NULL), as does the
- * launcher's end. */
+/* Every command that runs as a rank enters here: finds its place, blocks signals in all threads and
+ * reads them on one of its own. The first SIGINT or SIGTERM is stored in *stop, a second one ends
+ * the process at once (the first, where stop is NULL), as does the launcher's end. */
 weir_err cli_enter(const weir_settings *, atomic_int *stop, weir_place *);
 #endif

@@ -15,8 +15,8 @@ static weir_err eval(int argc, char **argv, weir_arena *arena)
         return weir_fail(WEIR_USAGE, "which checkpoint? weir eval DIR --data SPEC");
     WEIR_TRY(cli_enter(&s, NULL, &place));
     WEIR_TRY(weir_eval_run(word[0], &s, &place, &result));
-    printf("%s %.6g  loss %.6g  samples %llu  step %llu\n", result.metric, result.value, result.loss,
-           (unsigned long long)result.samples, (unsigned long long)result.steps);
+    printf("%s %.6g  loss %.6g  samples %llu  step %llu\n", result.metric, result.value,
+           result.loss, (unsigned long long)result.samples, (unsigned long long)result.steps);
     return WEIR_OK;
 }
 

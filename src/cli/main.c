@@ -20,10 +20,13 @@ int cli_end(weir_err err)
 /* What was printed has arrived, or that is the error. */
 static int said(int code)
 {
-    return !code && (fflush(stdout) || ferror(stdout)) ? cli_end(weir_fail(WEIR_DISK, "standard output cannot be written")) : code;
+    return !code && (fflush(stdout) || ferror(stdout))
+               ? cli_end(weir_fail(WEIR_DISK, "standard output cannot be written"))
+               : code;
 }
 
-/* What is opened next shall not become standard input, output or error because nobody gave us one; and every peer takes some descriptors: as many as the system lets us have. */
+/* What is opened next shall not become standard input, output or error because nobody gave us one;
+ * and every peer takes some descriptors: as many as the system lets us have. */
 static void prepare_descriptors(void)
 {
     struct rlimit most;
@@ -62,7 +65,8 @@ int main(int argc, char **argv)
         for (int i = 2; i < argc; i++)
             if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h"))
                 return said(cli_help(2, (char *[]){"help", argv[1], NULL}));
-        return said(c->run(argc > 1 ? argc - 1 : 1, argc > 1 ? argv + 1 : (char *[]){"help", NULL}));
+        return said(
+            c->run(argc > 1 ? argc - 1 : 1, argc > 1 ? argv + 1 : (char *[]){"help", NULL}));
     }
     return cli_end(weir_fail(WEIR_USAGE, "there is no command '%s': try weir help", name));
 }

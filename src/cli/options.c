@@ -27,7 +27,8 @@ static const cli_extra *extra_option(const cli_extra *extra, const char *key)
 static bool is_answer(const char *word) { return !strcmp(word, "yes") || !strcmp(word, "no"); }
 
 /* One option at argv[*i]; leaves *i at its last word. */
-static weir_err take_option(int argc, char **argv, int *i, weir_settings *s, const cli_extra *extra, const char **config)
+static weir_err take_option(int argc, char **argv, int *i, weir_settings *s, const cli_extra *extra,
+                            const char **config)
 {
     char key[64];
     const char *text = argv[*i] + 2, *value = strchr(text, '=');
@@ -58,7 +59,8 @@ static weir_err take_option(int argc, char **argv, int *i, weir_settings *s, con
     return err;
 }
 
-weir_err cli_options(int argc, char **argv, weir_settings *s, const cli_extra *extra, const char **word, int words)
+weir_err cli_options(int argc, char **argv, weir_settings *s, const cli_extra *extra,
+                     const char **word, int words)
 {
     const char *config = NULL;
     int n = 0;
@@ -69,7 +71,8 @@ weir_err cli_options(int argc, char **argv, weir_settings *s, const cli_extra *e
         } else if (n < words) {
             word[n++] = argv[i];
         } else {
-            return weir_fail(WEIR_USAGE, "'%s' was not expected: try weir help %s", argv[i], argv[0]);
+            return weir_fail(WEIR_USAGE, "'%s' was not expected: try weir help %s", argv[i],
+                             argv[0]);
         }
     }
     if (n < words)
@@ -97,11 +100,13 @@ bool cli_launch(int argc, char **argv, const weir_settings *s, int *code)
     weir_net_facts facts = {0};
     weir_err err;
 
-    if (s->workers < 2 || (!weir_net_check(s->net, &facts) && facts.simulated)) /* those are all in one process */
+    /* those are all in one process */
+    if (s->workers < 2 || (!weir_net_check(s->net, &facts) && facts.simulated))
         return false;
     if ((err = weir_settings_place(s, &place)))
         return *code = cli_end(err), true;
-    if (place.mpi || place.size > 1 || !strcmp(place.source, "flags") || (strcmp(place.source, "alone") && !weir_settings_given(s, "workers")))
+    if (place.mpi || place.size > 1 || !strcmp(place.source, "flags") ||
+        (strcmp(place.source, "alone") && !weir_settings_given(s, "workers")))
         return false; /* whoever starts ranks says how many, if the user does not */
     if (!(all = calloc((size_t)argc + 2, sizeof *all)))
         return *code = cli_end(weir_fail_nomem(0)), true;

@@ -27,7 +27,8 @@ static void our_signals(sigset_t *set)
     }
 }
 
-/* Files are whole or have no name: leaving at once loses nothing but the sockets of a run that has not met yet. */
+/* Files are whole or have no name: leaving at once loses nothing but the sockets of a run that has
+ * not met yet. */
 static void leave(int code)
 {
     if (watch.place.run_dir[0])
@@ -37,7 +38,8 @@ static void leave(int code)
 
 static weir_err watcher(void *arg)
 {
-    struct pollfd at[2] = {{.fd = watch.fd, .events = POLLIN}, {.fd = watch.lifeline, .events = POLLIN}};
+    struct pollfd at[2] = {{.fd = watch.fd, .events = POLLIN},
+                           {.fd = watch.lifeline, .events = POLLIN}};
 
     (void)arg;
     for (;;) {
@@ -70,7 +72,8 @@ static weir_err watch_signals(atomic_int *stop, const weir_place *place)
     watch.place = *place;
     if ((watch.fd = signalfd(-1, &set, SFD_CLOEXEC)) < 0)
         return weir_fail(WEIR_FAILED, "signals cannot be read");
-    return weir_task_start(weir_rt_threads(), "signals", watcher, NULL, &task); /* ends with the process */
+    /* ends with the process */
+    return weir_task_start(weir_rt_threads(), "signals", watcher, NULL, &task);
 }
 
 /* Ranks that somebody else has started are as many as they are. */
@@ -81,8 +84,11 @@ static weir_err check_workers(const weir_settings *s, const weir_place *place)
     if (!started || s->workers == place->size || !weir_settings_given(s, "workers"))
         return WEIR_OK;
     if (!strcmp(place->source, "flags"))
-        return weir_fail(WEIR_MISFIT, "--workers %lld, but --size says %d ranks: leave one of them out", (long long)s->workers, place->size);
-    return weir_fail(WEIR_MISFIT, "--workers %lld, but %s started %d ranks: leave --workers to it", (long long)s->workers, place->source, place->size);
+        return weir_fail(WEIR_MISFIT,
+                         "--workers %lld, but --size says %d ranks: leave one of them out",
+                         (long long)s->workers, place->size);
+    return weir_fail(WEIR_MISFIT, "--workers %lld, but %s started %d ranks: leave --workers to it",
+                     (long long)s->workers, place->source, place->size);
 }
 
 weir_err cli_enter(const weir_settings *s, atomic_int *stop, weir_place *place)

@@ -5,12 +5,15 @@
 
 static weir_err train(const weir_settings *s, int *stopped)
 {
-    static atomic_int stop = WEIR_STOP_AT_ONCE; /* read by the signal thread until the process ends */
+    /* read by the signal thread until the process ends */
+    static atomic_int stop = WEIR_STOP_AT_ONCE;
     weir_place place;
     weir_result result;
 
     WEIR_TRY(cli_enter(s, &stop, &place));
-    weir_hooks hooks = {.stop = &stop, .people = s->quiet ? NULL : stdout, .live = isatty(STDOUT_FILENO)};
+    weir_hooks hooks = {.stop = &stop,
+                        .people = s->quiet ? NULL : stdout,
+                        .live = isatty(STDOUT_FILENO)};
     return weir_train_run(s, &place, &hooks, &result, stopped);
 }
 

@@ -1,14 +1,20 @@
-/* auto.c - the codec left open: what may be chosen from, and how often it is looked at again. A lane that is told so keeps all candidates at hand; where one codec
- * has to stand for it, that is the first which keeps something back. */
+/* auto.c - the codec left open: what may be chosen from, and how often it is looked at again. A
+ * lane that is told so keeps all candidates at hand; where one codec has to stand for it, that is
+ * the first which keeps something back. */
 #include "codec/auto.h"
 #include <ctype.h>
 #include <string.h>
 
 static const weir_opt options[] = {
-    {"among", WEIR_OPT_TEXT, offsetof(weir_auto, among), "half+strom", "what may be chosen besides none: specs joined by +, in brackets where one holds a comma", .bare = true},
-    {"every", WEIR_OPT_INT, offsetof(weir_auto, every), "200", "steps until the choice is measured again", .min = 10, .max = 1e9},
-    {"try", WEIR_OPT_INT, offsetof(weir_auto, tries), "5", "steps for which each is tried; fewer where they take seconds", .min = 1, .max = 64},
-    {"small", WEIR_OPT_INT, offsetof(weir_feedback, small), "256", "tensors of fewer elements stay dense", .min = 1, .max = 1e15},
+    {"among", WEIR_OPT_TEXT, offsetof(weir_auto, among), "half+strom",
+     "what may be chosen besides none: specs joined by +, in brackets where one holds a comma",
+     .bare = true},
+    {"every", WEIR_OPT_INT, offsetof(weir_auto, every), "200",
+     "steps until the choice is measured again", .min = 10, .max = 1e9},
+    {"try", WEIR_OPT_INT, offsetof(weir_auto, tries), "5",
+     "steps for which each is tried; fewer where they take seconds", .min = 1, .max = 64},
+    {"small", WEIR_OPT_INT, offsetof(weir_feedback, small), "256",
+     "tensors of fewer elements stay dense", .min = 1, .max = 1e15},
     {0},
 };
 
@@ -27,12 +33,16 @@ static weir_err add(weir_auto *a, const char *spec)
 
     WEIR_TRY(find(spec, &codec));
     if (codec->rounds > 1 || codec->whole || codec->chooses)
-        return weir_fail(WEIR_MISFIT, "--codec auto cannot choose %s: it %s", spec, codec->chooses ? "chooses itself" : codec->whole ? "needs whole tensors" : "takes several rounds");
+        return weir_fail(WEIR_MISFIT, "--codec auto cannot choose %s: it %s", spec,
+                         codec->chooses ? "chooses itself"
+                         : codec->whole ? "needs whole tensors"
+                                        : "takes several rounds");
     for (int i = 0; i < a->count; i++)
         if (!strcmp(a->spec[i], spec))
             return WEIR_OK;
     if (a->count == WEIR_AUTO_MOST)
-        return weir_fail(WEIR_USAGE, "--codec auto: among=%s names more than %d codecs", a->among, WEIR_AUTO_MOST - 1);
+        return weir_fail(WEIR_USAGE, "--codec auto: among=%s names more than %d codecs", a->among,
+                         WEIR_AUTO_MOST - 1);
     a->spec[a->count++] = spec;
     return WEIR_OK;
 }
@@ -108,7 +118,10 @@ static void keep(void *self)
 }
 
 const weir_codec weir_codec_auto = {
-    .plug = {"auto", "for every bucket the one of several that makes the step shortest, dense included, as measured", sizeof(weir_auto), options},
+    .plug = {"auto",
+             "for every bucket the one of several that makes the step shortest, dense included, as "
+             "measured",
+             sizeof(weir_auto), options},
     .combine = WEIR_COMBINE_GATHER,
     .rounds = 1,
     .chooses = true,

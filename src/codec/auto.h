@@ -1,4 +1,5 @@
-/* auto.h - inside codec/ and exchange/: what the user left to be chosen from. Who chooses is exchange/choose.c, bucket by bucket. */
+/* auto.h - inside codec/ and exchange/: what the user left to be chosen from. Who chooses is
+ * exchange/choose.c, bucket by bucket. */
 #ifndef WEIR_CODEC_AUTO_H
 #define WEIR_CODEC_AUTO_H
 #include "codec/codec.h"
@@ -7,8 +8,9 @@ enum { WEIR_AUTO_MOST = 8 }; /* candidates, dense included */
 
 /* The private state of a codec that `chooses`. */
 typedef struct weir_auto {
-    weir_feedback feedback; /* `small` is the lane's for all candidates; the rest is each candidate's own */
-    const char *among;      /* as written; then */
+    /* `small` is the lane's for all candidates; the rest is each candidate's own */
+    weir_feedback feedback;
+    const char *among; /* as written; then */
     int64_t every, tries;
     int count;
     const char *spec[WEIR_AUTO_MOST]; /* the first is `none` */
@@ -16,7 +18,7 @@ typedef struct weir_auto {
     void *coder;
 } weir_auto;
 
-/* Reads `among` into specs: those that one message a step is enough for. WEIR_USAGE: there is no such codec; WEIR_MISFIT: it needs more rounds, or whole
- * tensors, or chooses itself. */
+/* Reads `among` into specs: those that one message a step is enough for. WEIR_USAGE: there is no
+ * such codec; WEIR_MISFIT: it needs more rounds, or whole tensors, or chooses itself. */
 weir_err weir_auto_read(weir_auto *, weir_arena *);
 #endif

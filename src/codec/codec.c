@@ -20,8 +20,10 @@ double weir_codec_density(const weir_feedback *f, weir_turn turn, double final)
     return density > final ? density : final;
 }
 
-/* Masking keeps what comes late from doing harm while gradients still turn quickly, and slows training down ever after: momentum counts for less the more often an
- * element is sent (at density 1 there is none left). Once half an epoch was dense, it costs more than it saves (docs/CONVERGENCE.md, one thing left out). */
+/* Masking keeps what comes late from doing harm while gradients still turn quickly, and slows
+ * training down ever after: momentum counts for less the more often an element is sent (at density
+ * 1 there is none left). Once half an epoch was dense, it costs more than it saves
+ * (docs/CONVERGENCE.md, one thing left out). */
 bool weir_codec_masks(const weir_feedback *f)
 {
     enum { AUTO, YES };
@@ -29,7 +31,10 @@ bool weir_codec_masks(const weir_feedback *f)
     return f->mask == YES || (f->mask == AUTO && f->warmup < 0.5);
 }
 
-size_t weir_codec_usual(const weir_codec *c, const void *self, weir_turn turn) { return c->usual ? c->usual(self, turn) : c->bound(self); }
+size_t weir_codec_usual(const weir_codec *c, const void *self, weir_turn turn)
+{
+    return c->usual ? c->usual(self, turn) : c->bound(self);
+}
 
 size_t weir_codec_share(double density, size_t n)
 {

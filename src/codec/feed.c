@@ -2,7 +2,8 @@
 #include "codec/feed.h"
 #include <math.h>
 
-/* What was made up to `end` gets at most so large; what went past the caches is there for all when the last is made. */
+/* What was made up to `end` gets at most so large; what went past the caches is there for all when
+ * the last is made. */
 static void note(weir_feed *f, size_t at, size_t end, float most)
 {
     f->most = most;
@@ -14,8 +15,14 @@ static void note(weir_feed *f, size_t at, size_t end, float most)
 
 static weir_source source(const weir_feed *f, size_t at)
 {
-    return (weir_source){.grad = f->grad + at, .held = f->held ? f->held + at : NULL, .speed = f->speed ? f->speed + at : NULL, .sped = f->speed ? f->sped + at : NULL,
-                         .scale = f->scale, .momentum = f->momentum, .nesterov = f->nesterov, .mask = f->mask};
+    return (weir_source){.grad = f->grad + at,
+                         .held = f->held ? f->held + at : NULL,
+                         .speed = f->speed ? f->speed + at : NULL,
+                         .sped = f->speed ? f->sped + at : NULL,
+                         .scale = f->scale,
+                         .momentum = f->momentum,
+                         .nesterov = f->nesterov,
+                         .mask = f->mask};
 }
 
 /* Whether x is the gradient as it lies there. */
@@ -25,7 +32,8 @@ static void make(weir_feed *f, size_t at, size_t n, float *to)
 {
     weir_source s = source(f, at);
 
-    note(f, at, at + n, lies(f) ? weir_vec_best()->most(s.grad, n) : weir_vec_best()->feed(to, &s, n));
+    note(f, at, at + n,
+         lies(f) ? weir_vec_best()->most(s.grad, n) : weir_vec_best()->feed(to, &s, n));
 }
 
 float *weir_feed_tile(weir_feed *f, size_t at, size_t n)

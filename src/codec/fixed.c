@@ -16,7 +16,10 @@ weir_err weir_fixed_init(weir_fixed *s, const weir_fixed_way *way, const weir_bu
 
 static size_t head_bytes(const weir_fixed *s) { return (size_t)s->way->values * sizeof(float); }
 
-static size_t part_bytes(const weir_fixed *s, size_t n) { return head_bytes(s) + weir_levels_bytes(n, s->bits); }
+static size_t part_bytes(const weir_fixed *s, size_t n)
+{
+    return head_bytes(s) + weir_levels_bytes(n, s->bits);
+}
 
 size_t weir_fixed_bound(const void *self)
 {
@@ -25,9 +28,12 @@ size_t weir_fixed_bound(const void *self)
     size_t bytes = WEIR_MESSAGE_HEAD, block = s->way->block;
 
     if (s->way->by == WEIR_FIXED_BLOCKS)
-        return bytes + b->n / block * part_bytes(s, block) + (b->n % block ? part_bytes(s, b->n % block) : 0);
+        return bytes + b->n / block * part_bytes(s, block) +
+               (b->n % block ? part_bytes(s, b->n % block) : 0);
     for (const weir_view *v = b->view; v < b->view + b->views; v++)
-        bytes += !weir_view_length(v) ? 0 : s->way->by == WEIR_FIXED_ROWS ? v->rows * part_bytes(s, v->cols) : part_bytes(s, weir_view_length(v));
+        bytes += !weir_view_length(v)            ? 0
+                 : s->way->by == WEIR_FIXED_ROWS ? v->rows * part_bytes(s, v->cols)
+                                                 : part_bytes(s, weir_view_length(v));
     return bytes;
 }
 
@@ -50,7 +56,8 @@ static void write_part(const weir_fixed *s, weir_feed *f, weir_part *p, unsigned
     float *x, value[WEIR_FIXED_VALUES] = {0};
     unsigned char *bits = to + head_bytes(s);
 
-    __builtin_prefetch(to + part_bytes(s, p->n), 1); /* where it ends: the line is here when it is written */
+    /* where it ends: the line is here when it is written */
+    __builtin_prefetch(to + part_bytes(s, p->n), 1);
     x = tile ? weir_feed_tile(f, p->at, p->n) : weir_feed_whole(f, p->at, p->n);
     p->most = f->most;
     memset(to + part_bytes(s, p->n) - 4, 0, 4);

@@ -1,6 +1,8 @@
-/* fixed.h - inside codec/: what the codecs have in common whose message is as long as the bucket alone says. It is a row of parts: blocks of so many floats, rows, or
- * tensors. A part is a value or two (floats) and some bits for each element, from the lowest bit on, padded with 0 to 4 bytes. A codec says how the elements of a
- * part become that, and how they are added back; what it does not say of them is held back here. */
+/* fixed.h - inside codec/: what the codecs have in common whose message is as long as the bucket
+ * alone says. It is a row of parts: blocks of so many floats, rows, or tensors. A part is a value
+ * or two (floats) and some bits for each element, from the lowest bit on, padded with 0 to 4 bytes.
+ * A codec says how the elements of a part become that, and how they are added back; what it does
+ * not say of them is held back here. */
 #ifndef WEIR_CODEC_FIXED_H
 #define WEIR_CODEC_FIXED_H
 #include "codec/message.h"
@@ -32,7 +34,8 @@ typedef struct weir_fixed_way {
 } weir_fixed_way;
 
 /* A descriptor's verbs, but for init. */
-#define WEIR_FIXED .rounds = 1, .bound = weir_fixed_bound, .encode = weir_fixed_encode, .decode = weir_fixed_decode
+#define WEIR_FIXED \
+    .rounds = 1, .bound = weir_fixed_bound, .encode = weir_fixed_encode, .decode = weir_fixed_decode
 
 weir_err weir_fixed_init(weir_fixed *, const weir_fixed_way *, const weir_bucket *, int bits);
 size_t weir_fixed_bound(const void *self);

@@ -1,8 +1,8 @@
-/* half.c - 16 bits a float. fp16 has its numbers scaled by a power of two a block, so that small gradients keep their bits; bf16 has the range of
- * floats.
+/* half.c - 16 bits a float. fp16 has its numbers scaled by a power of two a block, so that small
+ * gradients keep their bits; bf16 has the range of floats.
  *
- * Body: for each 4096 floats a scale (float, a power of two), then 16 bits each: the number divided by the scale, rounded to nearest even; the
- * last block padded to 4 bytes. */
+ * Body: for each 4096 floats a scale (float, a power of two), then 16 bits each: the number divided
+ * by the scale, rounded to nearest even; the last block padded to 4 bytes. */
 #include "codec/fixed.h"
 #include "codec/quant.h"
 
@@ -15,11 +15,13 @@ typedef struct half {
 
 static const weir_opt options[] = {
     WEIR_FEEDBACK("no", "yes", "0"),
-    {"kind", WEIR_OPT_CHOICE, offsetof(half, kind), "fp16", "which 16 bits", .choices = "fp16|bf16", .bare = true},
+    {"kind", WEIR_OPT_CHOICE, offsetof(half, kind), "fp16", "which 16 bits", .choices = "fp16|bf16",
+     .bare = true},
     {0},
 };
 
-/* The largest becomes at most 2^14: far from the end of the range, and all below have their bits down to 2^-28 of it. */
+/* The largest becomes at most 2^14: far from the end of the range, and all below have their bits
+ * down to 2^-28 of it. */
 static float scale_of(float most)
 {
     int e;

@@ -1,7 +1,8 @@
 /* int8.c - 8 bits a float, scaled by the largest of each block.
  *
- * Body: for each 256 floats a scale (float), then a signed byte each: the number divided by the scale, rounded to nearest even; the last block
- * padded to 4 bytes. The scale is the largest |x| / 127, but not below 2^-120: what is smaller becomes 0, and nothing is divided by 0. */
+ * Body: for each 256 floats a scale (float), then a signed byte each: the number divided by the
+ * scale, rounded to nearest even; the last block padded to 4 bytes. The scale is the largest |x| /
+ * 127, but not below 2^-120: what is smaller becomes 0, and nothing is divided by 0. */
 #include "codec/fixed.h"
 #include "codec/quant.h"
 

@@ -1,9 +1,11 @@
-/* levels.c - see levels.h. Eight levels are the bytes of a word, and their bits are moved together, or apart, two by two. */
+/* levels.c - see levels.h. Eight levels are the bytes of a word, and their bits are moved together,
+ * or apart, two by two. */
 #include "codec/levels.h"
 #include <string.h>
 
 enum { SOME = 8 };
-static const uint64_t EACH = 0x0101010101010101u, TWO = 0x0001000100010001u, FOUR = 0x0000000100000001u;
+static const uint64_t EACH = 0x0101010101010101u, TWO = 0x0001000100010001u,
+                      FOUR = 0x0000000100000001u;
 
 static inline uint64_t together(uint64_t x, int bits)
 {
@@ -16,7 +18,8 @@ static inline uint64_t together(uint64_t x, int bits)
 /* And what is below 0 gets its sign back. */
 static inline uint64_t apart(uint64_t x, int bits)
 {
-    uint64_t one = (1u << bits) - 1, two = (1u << 2 * bits) - 1, four = (1ull << 4 * bits) - 1, half = EACH << (bits - 1), top = EACH << 7;
+    uint64_t one = (1u << bits) - 1, two = (1u << 2 * bits) - 1, four = (1ull << 4 * bits) - 1,
+             half = EACH << (bits - 1), top = EACH << 7;
 
     x = (x & four) | (x >> 4 * bits & four) << 32;
     x = (x & FOUR * two) | (x >> 2 * bits & FOUR * two) << 16;

@@ -25,10 +25,12 @@ size_t weir_message_head(void *msg, const weir_codec *codec, size_t floats, size
 
 weir_err weir_message_bad(const weir_codec *codec, const char *what)
 {
-    return weir_fail(WEIR_INVALID, "a message of the codec %s makes no sense: %s", codec->plug.name, what);
+    return weir_fail(WEIR_INVALID, "a message of the codec %s makes no sense: %s", codec->plug.name,
+                     what);
 }
 
-weir_err weir_message_open(const void *msg, size_t bytes, const weir_codec *codec, size_t floats, const unsigned char **body, size_t *len)
+weir_err weir_message_open(const void *msg, size_t bytes, const weir_codec *codec, size_t floats,
+                           const unsigned char **body, size_t *len)
 {
     head h;
 
@@ -38,11 +40,14 @@ weir_err weir_message_open(const void *msg, size_t bytes, const weir_codec *code
     if (memcmp(h.magic, "WC", 2) || h.sum != sum_of(&h))
         return weir_message_bad(codec, "its head is damaged");
     if (h.version != VERSION)
-        return weir_fail(WEIR_INVALID, "a message of the codec %s is of version %d, this program knows %d", codec->plug.name, h.version, VERSION);
+        return weir_fail(WEIR_INVALID,
+                         "a message of the codec %s is of version %d, this program knows %d",
+                         codec->plug.name, h.version, VERSION);
     if (h.mark != (uint8_t)codec->mark)
         return weir_message_bad(codec, "it is another codec's");
     if (h.floats != floats || h.body != bytes - sizeof h)
-        return weir_message_bad(codec, "it is of another length, or for a bucket of another length");
+        return weir_message_bad(codec,
+                                "it is of another length, or for a bucket of another length");
     *body = (const unsigned char *)msg + sizeof h;
     *len = h.body;
     return WEIR_OK;

@@ -1,4 +1,5 @@
-/* none.c - the floats themselves, summed where they lie. encode and decode exist for those who want a message all the same. */
+/* none.c - the floats themselves, summed where they lie. encode and decode exist for those who want
+ * a message all the same. */
 #include "codec/codec.h"
 #include <string.h>
 
@@ -26,7 +27,8 @@ static weir_err decode(void *self, weir_turn turn, const void *msg, size_t len, 
 {
     (void)turn;
     if (len != bound(self))
-        return weir_fail(WEIR_INVALID, "a message of %zu bytes came where %zu were expected", len, bound(self));
+        return weir_fail(WEIR_INVALID, "a message of %zu bytes came where %zu were expected", len,
+                         bound(self));
     weir_sum_f32.add(acc, msg, ((none *)self)->n);
     return WEIR_OK;
 }

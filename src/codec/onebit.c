@@ -1,8 +1,9 @@
-/* onebit.c - one bit an element and two values a row, the means of what is below and of what is not below 0; the error waits (Seide et al. 2014,
- * whose matrices have their columns where ours have rows: the weights of one output).
+/* onebit.c - one bit an element and two values a row, the means of what is below and of what is not
+ * below 0; the error waits (Seide et al. 2014, whose matrices have their columns where ours have
+ * rows: the weights of one output).
  *
- * Body: for each row two floats, then a bit for each of its elements, from the lowest bit on, 1 where it is not below
- * 0, padded to 4 bytes. */
+ * Body: for each row two floats, then a bit for each of its elements, from the lowest bit on, 1
+ * where it is not below 0, padded to 4 bytes. */
 #include "codec/fixed.h"
 #include "codec/quant.h"
 
@@ -33,7 +34,8 @@ static weir_err init(void *self, const weir_bucket *b, weir_arena *arena)
 }
 
 const weir_codec weir_codec_onebit = {
-    .plug = {"onebit", "one bit an element, two values a row; the error waits", sizeof(weir_fixed), options},
+    .plug = {"onebit", "one bit an element, two values a row; the error waits", sizeof(weir_fixed),
+             options},
     .combine = WEIR_COMBINE_STRIPE,
     .mark = 'B',
     .drop = 0.7,

@@ -5,9 +5,17 @@
 #include <math.h>
 #include <string.h>
 
-enum { SOME = WEIR_HAND, NEAR = 16, MIDDLE = 24, FAR = 32, RING = 64, CHECKED = 1024, MOST_BITS = 30 };
-_Static_assert(RING >= FAR + SOME && RING % SOME == 0 && NEAR % SOME == 0 && MIDDLE % SOME == 0 && FAR % SOME == 0 &&
-                   CHECKED % SOME == 0,
+enum {
+    SOME = WEIR_HAND,
+    NEAR = 16,
+    MIDDLE = 24,
+    FAR = 32,
+    RING = 64,
+    CHECKED = 1024,
+    MOST_BITS = 30
+};
+_Static_assert(RING >= FAR + SOME && RING % SOME == 0 && NEAR % SOME == 0 && MIDDLE % SOME == 0 &&
+                   FAR % SOME == 0 && CHECKED % SOME == 0,
                "words lie in a row, and are added before they are written over");
 
 void weir_cells_add(unsigned char *cells, int bits, size_t i, int by)
@@ -19,8 +27,8 @@ void weir_cells_add(unsigned char *cells, int bits, size_t i, int by)
     *byte = (unsigned char)((*byte & ~(mask << at)) | ((now + (unsigned)by) & mask) << at);
 }
 
-weir_places weir_places_write(const uint32_t *word, size_t words, size_t n, const float *values, float value, bool rice,
-                              unsigned char *to, size_t room)
+weir_places weir_places_write(const uint32_t *word, size_t words, size_t n, const float *values,
+                              float value, bool rice, unsigned char *to, size_t room)
 {
     weir_places r = {.value = value, .words = (uint32_t)words, .valued = values != NULL};
     size_t bytes = 0;
@@ -59,9 +67,10 @@ size_t weir_places_usual(size_t n, size_t words, bool valued, bool rice)
 
 /* ---- reading ---- */
 
-/* A part being read, some words at a time, that wait in a ring while the memory is asked for their elements, which lie far apart.
- * A core has some two dozen lines on their way at a time and forgets what more it is asked for: so it is asked for each element
- * three times, one by one between additions. */
+/* A part being read, some words at a time, that wait in a ring while the memory is asked for their
+ * elements, which lie far apart. A core has some two dozen lines on their way at a time and forgets
+ * what more it is asked for: so it is asked for each element three times, one by one between
+ * additions. */
 typedef struct reader {
     const weir_places *row;
     const unsigned char *from, *values; /* values NULL: none */
@@ -79,7 +88,8 @@ static bool read_some(reader *r, size_t k, size_t some)
     size_t left = r->row->words - k;
 
     if (r->values && k % CHECKED == 0 &&
-        !weir_vec_best()->finite((const float *)(const void *)(r->values + 4 * k), left < CHECKED ? left : CHECKED))
+        !weir_vec_best()->finite((const float *)(const void *)(r->values + 4 * k),
+                                 left < CHECKED ? left : CHECKED))
         return false;
     if (r->row->how == WEIR_PLACES_RICE)
         return weir_rice_read(&r->rice, word);
@@ -90,7 +100,8 @@ static bool read_some(reader *r, size_t k, size_t some)
     return true;
 }
 
-static inline __attribute__((always_inline)) void add(const reader *r, size_t k, const uint32_t *word)
+static inline __attribute__((always_inline)) void add(const reader *r, size_t k,
+                                                      const uint32_t *word)
 {
     float x = r->value[*word & 1];
 
@@ -107,8 +118,8 @@ static inline __attribute__((always_inline)) void ask(const reader *r, const uin
 /* SOME words from k on, those behind them asked for. */
 static void add_some(const reader *r, size_t k)
 {
-    const uint32_t *now = r->word + k % RING, *near = r->word + (k + NEAR) % RING, *middle = r->word + (k + MIDDLE) % RING,
-                   *far = r->word + (k + FAR) % RING;
+    const uint32_t *now = r->word + k % RING, *near = r->word + (k + NEAR) % RING,
+                   *middle = r->word + (k + MIDDLE) % RING, *far = r->word + (k + FAR) % RING;
 
     for (size_t i = 0; i < SOME; i++) {
         ask(r, far + i);
@@ -154,11 +165,13 @@ static bool add_part(const weir_places *row, const unsigned char *from, size_t n
     size_t values = row->valued ? 4 * (size_t)row->words : 0;
     reader r = {.row = row, .from = from, .n = n, .acc = acc, .value = {row->value, -row->value}};
 
-    if (!isfinite(row->value) || row->valued > 1 || row->bits > MOST_BITS || row->bytes % 4 || values > row->bytes)
+    if (!isfinite(row->value) || row->valued > 1 || row->bits > MOST_BITS || row->bytes % 4 ||
+        values > row->bytes)
         return false;
     if (row->how == WEIR_PLACES_CELLS)
         return add_cells(row, from, n, acc);
-    if (row->how > WEIR_PLACES_CELLS || (row->how == WEIR_PLACES_WORDS && row->bytes - values != 4 * (uint64_t)row->words))
+    if (row->how > WEIR_PLACES_CELLS ||
+        (row->how == WEIR_PLACES_WORDS && row->bytes - values != 4 * (uint64_t)row->words))
         return false;
     if (row->valued)
         r.values = from + row->bytes - values;
@@ -166,7 +179,8 @@ static bool add_part(const weir_places *row, const unsigned char *from, size_t n
     return add_words(&r);
 }
 
-weir_err weir_places_decode(const weir_codec *codec, const weir_bucket *b, const void *msg, size_t len, float *acc)
+weir_err weir_places_decode(const weir_codec *codec, const weir_bucket *b, const void *msg,
+                            size_t len, float *acc)
 {
     const unsigned char *body, *from;
     size_t bytes, head = (size_t)b->views * sizeof(weir_places);
@@ -179,7 +193,8 @@ weir_err weir_places_decode(const weir_codec *codec, const weir_bucket *b, const
         const weir_view *w = &b->view[v];
         weir_places row;
         memcpy(&row, body + (size_t)v * sizeof row, sizeof row);
-        if (row.bytes > (size_t)(body + bytes - from) || !add_part(&row, from, w->rows * w->cols, acc + w->at))
+        if (row.bytes > (size_t)(body + bytes - from) ||
+            !add_part(&row, from, w->rows * w->cols, acc + w->at))
             return weir_message_bad(codec, w->tensor->name);
         from += row.bytes;
     }

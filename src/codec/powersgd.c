@@ -1,10 +1,13 @@
-/* powersgd.c - a matrix as the product of two thin ones, by one step of subspace iteration (Vogels et al. 2019).
+/* powersgd.c - a matrix as the product of two thin ones, by one step of subspace iteration (Vogels
+ * et al. 2019).
  *
- * Each tensor is its matrix M of rows x cols. Round 0 sums P = M Q; all orthonormalise the sum alike. Round 1 sums Q = M^T P; then M is taken for
- * P Q^T, and Q is where the next step begins. What this worker sent is P times its own Q^T: that is taken from M, the rest waits. Tensors whose thin
- * matrices would not be smaller go whole, in round 0.
+ * Each tensor is its matrix M of rows x cols. Round 0 sums P = M Q; all orthonormalise the sum
+ * alike. Round 1 sums Q = M^T P; then M is taken for P Q^T, and Q is where the next step begins.
+ * What this worker sent is P times its own Q^T: that is taken from M, the rest waits. Tensors whose
+ * thin matrices would not be smaller go whole, in round 0.
  *
- * Messages are floats without a head, summed by the collective: round 0 P of each tensor (or the tensor), by columns; round 1 Q of each, likewise. */
+ * Messages are floats without a head, summed by the collective: round 0 P of each tensor (or the
+ * tensor), by columns; round 1 Q of each, likewise. */
 #include "codec/codec.h"
 #include "codec/quant.h"
 #include "core/rng.h"
@@ -31,7 +34,8 @@ typedef struct powersgd {
 
 static const weir_opt options[] = {
     WEIR_FEEDBACK("yes", "no", "0.5"),
-    {"rank", WEIR_OPT_INT, offsetof(powersgd, rank), "2", "columns of the thin matrices", .min = 1, .max = 1 << 16, .bare = true},
+    {"rank", WEIR_OPT_INT, offsetof(powersgd, rank), "2", "columns of the thin matrices", .min = 1,
+     .max = 1 << 16, .bare = true},
     {0},
 };
 
@@ -81,7 +85,10 @@ static size_t bound(const void *self)
     return sizeof(float) * (s->floats[0] > s->floats[1] ? s->floats[0] : s->floats[1]);
 }
 
-static size_t usual(const void *self, weir_turn turn) { return sizeof(float) * ((const powersgd *)self)->floats[turn.round != 0]; }
+static size_t usual(const void *self, weir_turn turn)
+{
+    return sizeof(float) * ((const powersgd *)self)->floats[turn.round != 0];
+}
 
 /* ---- the two products ---- */
 
@@ -89,7 +96,8 @@ static void times_q(const thin *t, float *p)
 {
     for (size_t i = 0; i < t->rows; i++)
         for (size_t k = 0; k < t->rank; k++)
-            p[k * t->rows + i] = weir_quant_best()->dot(t->x + i * t->cols, t->q + k * t->cols, t->cols);
+            p[k * t->rows + i] =
+                weir_quant_best()->dot(t->x + i * t->cols, t->q + k * t->cols, t->cols);
 }
 
 static void transposed_times_p(const thin *t, float *q)
@@ -97,7 +105,8 @@ static void transposed_times_p(const thin *t, float *q)
     memset(q, 0, t->rank * t->cols * sizeof *q);
     for (size_t i = 0; i < t->rows; i++)
         for (size_t k = 0; k < t->rank; k++)
-            weir_vec_best()->axpy(q + k * t->cols, t->p[k * t->rows + i], t->x + i * t->cols, t->cols);
+            weir_vec_best()->axpy(q + k * t->cols, t->p[k * t->rows + i], t->x + i * t->cols,
+                                  t->cols);
 }
 
 /* y += sign * P Q^T */
@@ -105,10 +114,12 @@ static void add_product(const thin *t, const float *q, float sign, float *y)
 {
     for (size_t i = 0; i < t->rows; i++)
         for (size_t k = 0; k < t->rank; k++)
-            weir_vec_best()->axpy(y + i * t->cols, sign * t->p[k * t->rows + i], q + k * t->cols, t->cols);
+            weir_vec_best()->axpy(y + i * t->cols, sign * t->p[k * t->rows + i], q + k * t->cols,
+                                  t->cols);
 }
 
-/* Gram and Schmidt, twice each, so that rounding leaves them orthogonal; a column that the others already say is none. */
+/* Gram and Schmidt, twice each, so that rounding leaves them orthogonal; a column that the others
+ * already say is none. */
 static void orthonormalise(thin *t)
 {
     for (size_t k = 0; k < t->rank; k++) {
@@ -119,7 +130,8 @@ static void orthonormalise(thin *t)
             weir_vec_best()->axpy(p, -weir_quant_best()->dot(other, p, t->rows), other, t->rows);
         }
         norm = sqrt(weir_vec_best()->sumsq(p, t->rows));
-        weir_vec_best()->scale(p, norm > 1e-5 * before && norm > LEAST_NORM ? (float)(1 / norm) : 0, t->rows);
+        weir_vec_best()->scale(p, norm > 1e-5 * before && norm > LEAST_NORM ? (float)(1 / norm) : 0,
+                               t->rows);
     }
 }
 
@@ -157,7 +169,8 @@ static weir_err absorb(void *self, weir_turn turn, const void *sum, size_t len)
 
     (void)turn;
     if (len != s->floats[0] * sizeof *from)
-        return weir_fail(WEIR_INVALID, "a message of %zu bytes came where %zu were expected", len, s->floats[0] * sizeof *from);
+        return weir_fail(WEIR_INVALID, "a message of %zu bytes came where %zu were expected", len,
+                         s->floats[0] * sizeof *from);
     for (int v = 0; v < s->bucket->views; v++) {
         thin *t = &s->thin[v];
         size_t n = t->rank ? t->rank * t->rows : t->rows * t->cols;
@@ -176,7 +189,8 @@ static weir_err decode(void *self, weir_turn turn, const void *msg, size_t len, 
 
     (void)turn;
     if (len != s->floats[1] * sizeof *from)
-        return weir_fail(WEIR_INVALID, "a message of %zu bytes came where %zu were expected", len, s->floats[1] * sizeof *from);
+        return weir_fail(WEIR_INVALID, "a message of %zu bytes came where %zu were expected", len,
+                         s->floats[1] * sizeof *from);
     for (int v = 0; v < s->bucket->views; v++) {
         thin *t = &s->thin[v];
         if (!t->rank) {
@@ -221,7 +235,8 @@ static weir_err state(void *self, weir_io *io)
 
     for (int v = 0; v < s->bucket->views; v++) {
         size_t mark = weir_io_in(io, s->bucket->view[v].tensor->name);
-        weir_err err = weir_io_floats(io, "basis", s->thin[v].q, s->thin[v].rank * s->thin[v].cols, WEIR_KEEP_SAME);
+        weir_err err = weir_io_floats(io, "basis", s->thin[v].q, s->thin[v].rank * s->thin[v].cols,
+                                      WEIR_KEEP_SAME);
         weir_io_out(io, mark);
         WEIR_TRY(err);
     }
@@ -229,7 +244,8 @@ static weir_err state(void *self, weir_io *io)
 }
 
 const weir_codec weir_codec_powersgd = {
-    .plug = {"powersgd", "each matrix as a product of thin ones; the rest waits", sizeof(powersgd), options},
+    .plug = {"powersgd", "each matrix as a product of thin ones; the rest waits", sizeof(powersgd),
+             options},
     .combine = WEIR_COMBINE_ADD,
     .rounds = 2,
     .whole = true,

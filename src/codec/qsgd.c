@@ -1,7 +1,8 @@
-/* qsgd.c - levels between 0 and the norm of a block, drawn up or down so that the mean is right (QSGD, Alistarh et al. 2017).
+/* qsgd.c - levels between 0 and the norm of a block, drawn up or down so that the mean is right
+ * (QSGD, Alistarh et al. 2017).
  *
- * Body: for each 128 floats their norm (float), then `bits` bits an element from the lowest bit on, padded to 4 bytes: its level, negative
- * ones in two's complement; x is norm * level / levels. */
+ * Body: for each 128 floats their norm (float), then `bits` bits an element from the lowest bit on,
+ * padded to 4 bytes: its level, negative ones in two's complement; x is norm * level / levels. */
 #include "codec/fixed.h"
 #include "codec/levels.h"
 #include "codec/quant.h"
@@ -17,7 +18,8 @@ typedef struct qsgd {
 
 static const weir_opt options[] = {
     WEIR_FEEDBACK("no", "yes", "0"),
-    {"levels", WEIR_OPT_INT, offsetof(qsgd, levels), "15", "between 0 and the norm of a block", .min = 1, .max = 127},
+    {"levels", WEIR_OPT_INT, offsetof(qsgd, levels), "15", "between 0 and the norm of a block",
+     .min = 1, .max = 127},
     {0},
 };
 
@@ -29,7 +31,10 @@ static void write(const void *self, const weir_part *p, const float *x, float *v
     int8_t level[BLOCK];
 
     *value = norm;
-    weir_quant_best()->draw(level, x, norm > 256 * FLT_MIN ? (float)s->levels / norm : 0 /* of less the factor would be infinite */, (int)s->levels, p->draw, p->at, p->n);
+    weir_quant_best()->draw(level, x,
+                            norm > 256 * FLT_MIN ? (float)s->levels / norm
+                                                 : 0 /* of less the factor would be infinite */,
+                            (int)s->levels, p->draw, p->at, p->n);
     weir_levels_pack(level, p->n, s->fixed.bits, bits);
 }
 
@@ -54,7 +59,8 @@ static weir_err init(void *self, const weir_bucket *b, weir_arena *arena)
 }
 
 const weir_codec weir_codec_qsgd = {
-    .plug = {"qsgd", "levels of a block's norm, drawn so that the mean is right", sizeof(qsgd), options},
+    .plug = {"qsgd", "levels of a block's norm, drawn so that the mean is right", sizeof(qsgd),
+             options},
     .combine = WEIR_COMBINE_STRIPE,
     .mark = 'Q',
     .drop = 0.5,

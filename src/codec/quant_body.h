@@ -1,4 +1,5 @@
-/* quant_body.h - the text of quant.h's loops. The file that includes it defines WEIR_QUANT, the table's symbol, and WEIR_QUANT_ISA. */
+/* quant_body.h - the text of quant.h's loops. The file that includes it defines WEIR_QUANT, the
+ * table's symbol, and WEIR_QUANT_ISA. */
 #include "codec/quant.h"
 #include "core/wide.h"
 #include <math.h>
@@ -31,7 +32,8 @@ static float of_bits(uint32_t b)
 
 /* ---- 16 bits ---- */
 
-/* Adding 2^k * 0.5 where the last kept bit stands for 2^k rounds as the hardware does; below the smallest normal number the sum does it all. */
+/* Adding 2^k * 0.5 where the last kept bit stands for 2^k rounds as the hardware does; below the
+ * smallest normal number the sum does it all. */
 static inline uint16_t half_of(float x)
 {
 #ifdef __F16C__
@@ -66,8 +68,10 @@ static void to_fp16(uint16_t *h, const float *x, float factor, size_t n, bool pa
         h[i] = half_of(factor * x[i]);
 #if defined __AVX512F__
     for (; i + 32 <= n; i += 32) {
-        __m256i low = _mm512_cvtps_ph(_mm512_mul_ps(_mm512_loadu_ps(x + i), _mm512_set1_ps(factor)), 0);
-        __m256i high = _mm512_cvtps_ph(_mm512_mul_ps(_mm512_loadu_ps(x + i + 16), _mm512_set1_ps(factor)), 0);
+        __m256i low =
+            _mm512_cvtps_ph(_mm512_mul_ps(_mm512_loadu_ps(x + i), _mm512_set1_ps(factor)), 0);
+        __m256i high =
+            _mm512_cvtps_ph(_mm512_mul_ps(_mm512_loadu_ps(x + i + 16), _mm512_set1_ps(factor)), 0);
         __m512i both = _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
         if (past)
             _mm512_stream_si512((__m512i *)(void *)(h + i), both);
@@ -76,8 +80,10 @@ static void to_fp16(uint16_t *h, const float *x, float factor, size_t n, bool pa
     }
 #elif defined __F16C__
     for (; i + 16 <= n; i += 16) {
-        __m128i low = _mm256_cvtps_ph(_mm256_mul_ps(_mm256_loadu_ps(x + i), _mm256_set1_ps(factor)), 0);
-        __m128i high = _mm256_cvtps_ph(_mm256_mul_ps(_mm256_loadu_ps(x + i + 8), _mm256_set1_ps(factor)), 0);
+        __m128i low =
+            _mm256_cvtps_ph(_mm256_mul_ps(_mm256_loadu_ps(x + i), _mm256_set1_ps(factor)), 0);
+        __m128i high =
+            _mm256_cvtps_ph(_mm256_mul_ps(_mm256_loadu_ps(x + i + 8), _mm256_set1_ps(factor)), 0);
         __m256i both = _mm256_set_m128i(high, low);
         if (past)
             _mm256_stream_si256((__m256i *)(void *)(h + i), both);
@@ -96,12 +102,14 @@ static void add_fp16(float *y, const uint16_t *h, float factor, size_t n)
 #if defined __AVX512F__
     for (; i + 16 <= n; i += 16) {
         __m512 v = _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)(h + i)));
-        _mm512_storeu_ps(y + i, _mm512_add_ps(_mm512_loadu_ps(y + i), _mm512_mul_ps(v, _mm512_set1_ps(factor))));
+        _mm512_storeu_ps(y + i, _mm512_add_ps(_mm512_loadu_ps(y + i),
+                                              _mm512_mul_ps(v, _mm512_set1_ps(factor))));
     }
 #elif defined __F16C__
     for (; i + 8 <= n; i += 8) {
         __m256 v = _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(h + i)));
-        _mm256_storeu_ps(y + i, _mm256_add_ps(_mm256_loadu_ps(y + i), _mm256_mul_ps(v, _mm256_set1_ps(factor))));
+        _mm256_storeu_ps(y + i, _mm256_add_ps(_mm256_loadu_ps(y + i),
+                                              _mm256_mul_ps(v, _mm256_set1_ps(factor))));
     }
 #endif
     for (; i < n; i++)
@@ -144,7 +152,8 @@ static void add_int8(float *restrict y, const int8_t *restrict q, float factor, 
         y[i] += factor * (float)q[i];
 }
 
-/* Two rounds of a 32-bit mixer over counter and key: the low bits of nearby counters have nothing in common. */
+/* Two rounds of a 32-bit mixer over counter and key: the low bits of nearby counters have nothing
+ * in common. */
 static inline uint32_t mix(uint32_t h)
 {
     h ^= h >> 16;
@@ -154,7 +163,8 @@ static inline uint32_t mix(uint32_t h)
     return h ^ h >> 16;
 }
 
-static void draw(int8_t *restrict level, const float *restrict x, float factor, int most, uint64_t key, uint64_t at, size_t n)
+static void draw(int8_t *restrict level, const float *restrict x, float factor, int most,
+                 uint64_t key, uint64_t at, size_t n)
 {
     uint32_t low = (uint32_t)key, high = (uint32_t)(key >> 32);
 
@@ -248,7 +258,8 @@ static size_t to_bits(uint32_t *bits, const float *x, size_t n, double *below, d
     return up;
 }
 
-static void add_bits(float *restrict y, const uint32_t *restrict bits, float zero, float one, size_t n)
+static void add_bits(float *restrict y, const uint32_t *restrict bits, float zero, float one,
+                     size_t n)
 {
     size_t i = 0;
 
@@ -256,7 +267,8 @@ static void add_bits(float *restrict y, const uint32_t *restrict bits, float zer
         uint32_t w = bits[i / WORD];
 #if defined __AVX512F__
         for (int k = 0; k < 2; k++) {
-            __m512 v = _mm512_mask_blend_ps((__mmask16)(w >> 16 * k), _mm512_set1_ps(zero), _mm512_set1_ps(one));
+            __m512 v = _mm512_mask_blend_ps((__mmask16)(w >> 16 * k), _mm512_set1_ps(zero),
+                                            _mm512_set1_ps(one));
             _mm512_storeu_ps(y + i + 16 * k, _mm512_add_ps(_mm512_loadu_ps(y + i + 16 * k), v));
         }
 #else
@@ -271,20 +283,30 @@ static void add_bits(float *restrict y, const uint32_t *restrict bits, float zer
 
 /* ---- words ---- */
 
-static uint32_t unrice(uint32_t *word, const uint32_t *high, const unsigned char *low, const weir_lows *l, uint32_t before)
+static uint32_t unrice(uint32_t *word, const uint32_t *high, const unsigned char *low,
+                       const weir_lows *l, uint32_t before)
 {
     const int b = l->b;
 #ifdef __AVX2__
     const __m128i by = _mm_cvtsi32_si128(b);
-    __m256i v = _mm256_set_m128i(_mm_loadu_si128((const __m128i *)(const void *)(low + (b + 1) / 2)), _mm_loadu_si128((const __m128i *)(const void *)low)), x, sign;
+    __m256i v = _mm256_set_m128i(_mm_loadu_si128(
+                                     (const __m128i *)(const void *)(low + (b + 1) / 2)),
+                                 _mm_loadu_si128((const __m128i *)(const void *)low)),
+            x, sign;
 
-    v = _mm256_srlv_epi32(_mm256_shuffle_epi8(v, _mm256_loadu_si256((const __m256i *)(const void *)l->byte)), _mm256_loadu_si256((const __m256i *)(const void *)l->shift));
+    v = _mm256_srlv_epi32(_mm256_shuffle_epi8(v, _mm256_loadu_si256(
+                                                     (const __m256i *)(const void *)l->byte)),
+                          _mm256_loadu_si256((const __m256i *)(const void *)l->shift));
     x = _mm256_and_si256(v, _mm256_set1_epi32((1 << b) - 1));
     sign = _mm256_and_si256(_mm256_srl_epi32(v, by), _mm256_set1_epi32(1));
     x = _mm256_add_epi32(x, _mm256_slli_si256(x, 4)); /* sums of two, of four, of eight */
     x = _mm256_add_epi32(x, _mm256_slli_si256(x, 8));
-    x = _mm256_add_epi32(x, _mm256_blend_epi32(_mm256_setzero_si256(), _mm256_permutevar8x32_epi32(x, _mm256_set1_epi32(3)), 0xf0));
-    v = _mm256_add_epi32(_mm256_add_epi32(x, _mm256_set1_epi32((int)before)), _mm256_sll_epi32(_mm256_loadu_si256((const __m256i *)(const void *)high), by));
+    x = _mm256_add_epi32(x, _mm256_blend_epi32(_mm256_setzero_si256(),
+                                               _mm256_permutevar8x32_epi32(x, _mm256_set1_epi32(3)),
+                                               0xf0));
+    v = _mm256_add_epi32(_mm256_add_epi32(x, _mm256_set1_epi32((int)before)),
+                         _mm256_sll_epi32(_mm256_loadu_si256((const __m256i *)(const void *)high),
+                                          by));
     _mm256_storeu_si256((__m256i *)(void *)word, _mm256_or_si256(_mm256_add_epi32(v, v), sign));
     return (uint32_t)_mm256_extract_epi32(x, 7);
 #else
@@ -318,4 +340,5 @@ static float dot(const float *x, const float *y, size_t n)
     return lane[0];
 }
 
-const weir_quant WEIR_QUANT = {WEIR_QUANT_ISA, to_fp16, add_fp16, to_bf16, add_bf16, to_int8, add_int8, to_bits, add_bits, draw, unrice, dot};
+const weir_quant WEIR_QUANT = {WEIR_QUANT_ISA, to_fp16, add_fp16, to_bf16, add_bf16, to_int8,
+                               add_int8,       to_bits, add_bits, draw,    unrice,   dot};

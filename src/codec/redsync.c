@@ -1,12 +1,15 @@
-/* redsync.c - trimmed top-k, threshold search, one mean for all that is sent (RedSync, arXiv 1808.04357).
+/* redsync.c - trimmed top-k, threshold search, one mean for all that is sent (RedSync, arXiv
+ * 1808.04357).
  *
- * Thresholds are mean + ratio (max - mean) of |x|, or, quantised, of x on the side whose turn it is; the mean is a sample's, and levels are tried on the few that a
- * sieve has put aside. k = density * elements, at least one. By the size of
- * the tensor (select=auto):
- *   trimmed  ratio 0.8, 0.6, ... until k pass; the k largest of those are sent. For tensors below 4 MiB
- *   search   ratio is halved in [0, 1] until k to 2 k pass, and all of them are sent: fewer than k pass: lower, else higher. The threshold serves for `reuse` steps
- * Quantised: one step sends the largest, the next the most negative, all as their mean: places are all that travels. What the mean does not say is held
- * back (error=keep), or dropped with the rest, as the paper seems to do (error=drop). The output layer, whose few numbers matter most, is sent as it is.
+ * Thresholds are mean + ratio (max - mean) of |x|, or, quantised, of x on the side whose turn it
+ * is; the mean is a sample's, and levels are tried on the few that a sieve has put aside. k =
+ * density * elements, at least one. By the size of the tensor (select=auto): trimmed  ratio 0.8,
+ * 0.6, ... until k pass; the k largest of those are sent. For tensors below 4 MiB search   ratio is
+ * halved in [0, 1] until k to 2 k pass, and all of them are sent: fewer than k pass: lower, else
+ * higher. The threshold serves for `reuse` steps Quantised: one step sends the largest, the next
+ * the most negative, all as their mean: places are all that travels. What the mean does not say is
+ * held back (error=keep), or dropped with the rest, as the paper seems to do (error=drop). The
+ * output layer, whose few numbers matter most, is sent as it is.
  *
  * Body: places.h, valued unless quantised, part by part. */
 #include "codec/sieve.h"
@@ -30,15 +33,22 @@ typedef struct redsync {
 static const weir_opt options[] = {
     WEIR_FEEDBACK("yes", "yes", "1"),
     WEIR_SPARSE_DENSITY("0.001", "2"),
-    {"select", WEIR_OPT_CHOICE, offsetof(redsync, select), "auto", "how the largest are found: by size, or", .choices = "auto|trimmed|search"},
-    {"quantise", WEIR_OPT_BOOL, offsetof(redsync, quantise), "yes", .help = "one mean for all that is sent, of one sign a step"},
-    {"error", WEIR_OPT_CHOICE, offsetof(redsync, error), "keep", "what the mean does not say", .choices = "keep|drop"},
-    {"reuse", WEIR_OPT_INT, offsetof(redsync, reuse), "5", "steps that a searched threshold serves, if not quantised", .min = 1, .max = 1e6},
+    {"select", WEIR_OPT_CHOICE, offsetof(redsync, select), "auto",
+     "how the largest are found: by size, or", .choices = "auto|trimmed|search"},
+    {"quantise", WEIR_OPT_BOOL, offsetof(redsync, quantise), "yes",
+     .help = "one mean for all that is sent, of one sign a step"},
+    {"error", WEIR_OPT_CHOICE, offsetof(redsync, error), "keep", "what the mean does not say",
+     .choices = "keep|drop"},
+    {"reuse", WEIR_OPT_INT, offsetof(redsync, reuse), "5",
+     "steps that a searched threshold serves, if not quantised", .min = 1, .max = 1e6},
     {"rice", WEIR_OPT_BOOL, offsetof(redsync, rice), "yes", .help = "places in few bits"},
     {0},
 };
 
-static bool searches(const redsync *s, size_t n) { return s->select == SEARCH || (s->select == AUTO && n >= LARGE); }
+static bool searches(const redsync *s, size_t n)
+{
+    return s->select == SEARCH || (s->select == AUTO && n >= LARGE);
+}
 
 static size_t room(const void *self, size_t n) { return 8 * weir_sparse_twice(self, n); }
 
@@ -51,9 +61,15 @@ static size_t usual(const void *self, size_t n, size_t k)
 
 /* ---- selection, among what the sieve has put aside ---- */
 
-static float level(const weir_sieve *q, double ratio) { return (float)((double)q->mean + ratio * ((double)q->most - (double)q->mean)); }
+static float level(const weir_sieve *q, double ratio)
+{
+    return (float)((double)q->mean + ratio * ((double)q->most - (double)q->mean));
+}
 
-static size_t count(const weir_sieve *q, float least) { return weir_vec_best()->count_over(q->value, q->count, least); }
+static size_t count(const weir_sieve *q, float least)
+{
+    return weir_vec_best()->count_over(q->value, q->count, least);
+}
 
 /* A threshold that k to 2 k pass; 0: there is none. */
 static float by_search(const weir_sieve *q, size_t k)
@@ -97,7 +113,10 @@ static void by_trimming(weir_sieve *q, size_t k)
     weir_sieve_thin(q, k);
 }
 
-static bool quantises(const redsync *s, int v) { return s->quantise && !s->sparse.bucket->view[v].tensor->output; }
+static bool quantises(const redsync *s, int v)
+{
+    return s->quantise && !s->sparse.bucket->view[v].tensor->output;
+}
 
 /* Chooses what is sent of a tensor; x is made, and nothing taken from it yet. */
 static void choose(redsync *s, weir_feed *f, int v, weir_turn turn, size_t k, int side)
@@ -146,7 +165,8 @@ static float take(redsync *s, weir_feed *f, size_t at, bool quantise)
     return mean;
 }
 
-static weir_places write(void *self, weir_turn turn, weir_feed *f, int v, double density, unsigned char *to)
+static weir_places write(void *self, weir_turn turn, weir_feed *f, int v, double density,
+                         unsigned char *to)
 {
     redsync *s = self;
     const weir_view *w = &s->sparse.bucket->view[v];
@@ -156,7 +176,8 @@ static weir_places write(void *self, weir_turn turn, weir_feed *f, int v, double
 
     choose(s, f, v, turn, weir_codec_share(density, n), quantise ? (turn.step % 2 ? -1 : 1) : 0);
     mean = take(s, f, w->at, quantise);
-    return weir_places_write(s->sieve.word, s->sieve.count, n, quantise ? NULL : s->sieve.value, quantise ? mean : 0, s->rice, to, 4 * s->sieve.count);
+    return weir_places_write(s->sieve.word, s->sieve.count, n, quantise ? NULL : s->sieve.value,
+                             quantise ? mean : 0, s->rice, to, 4 * s->sieve.count);
 }
 
 /* ---- the verbs ---- */
@@ -167,7 +188,8 @@ static weir_err init(void *self, const weir_bucket *b, weir_arena *arena)
     redsync *s = self;
 
     WEIR_TRY(weir_sparse_init(&s->sparse, &weir_codec_redsync, &way, b, 0, arena));
-    return weir_sieve_make(&s->sieve, b->dry ? 0 : weir_codec_longest(b), weir_sparse_densest(&s->sparse), arena);
+    return weir_sieve_make(&s->sieve, b->dry ? 0 : weir_codec_longest(b),
+                           weir_sparse_densest(&s->sparse), arena);
 }
 
 static weir_err state(void *self, weir_io *io)
@@ -178,7 +200,9 @@ static weir_err state(void *self, weir_io *io)
 }
 
 const weir_codec weir_codec_redsync = {
-    .plug = {"redsync", "the largest by trimmed selection or searched thresholds, as one mean; the rest waits", sizeof(redsync), options},
+    .plug = {"redsync",
+             "the largest by trimmed selection or searched thresholds, as one mean; the rest waits",
+             sizeof(redsync), options},
     .mark = 'R',
     .drop = 0.7,
     .init = init,

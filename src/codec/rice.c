@@ -78,7 +78,8 @@ static void write_lows(const uint32_t *word, size_t count, int b, unsigned char 
 }
 
 /* The end of what was written; NULL: it would have been behind `end`. */
-static unsigned char *write_highs(const uint32_t *word, size_t count, int b, unsigned char *to, const unsigned char *end)
+static unsigned char *write_highs(const uint32_t *word, size_t count, int b, unsigned char *to,
+                                  const unsigned char *end)
 {
     writer w = {to, 0, 0};
     uint32_t before = 0;
@@ -108,7 +109,8 @@ size_t weir_rice_write(const uint32_t *word, size_t count, int b, unsigned char 
 
 /* ---- reading ---- */
 
-_Static_assert(WEIR_HAND == sizeof(((weir_lows *)0)->shift) / sizeof(uint32_t), "a hand is what unrice takes");
+_Static_assert(WEIR_HAND == sizeof(((weir_lows *)0)->shift) / sizeof(uint32_t),
+               "a hand is what unrice takes");
 
 weir_rice weir_rice_begin(const unsigned char *at, size_t bytes, size_t words, int b, size_t n)
 {
@@ -121,7 +123,8 @@ weir_rice weir_rice_begin(const unsigned char *at, size_t bytes, size_t words, i
                    .lows = weir_lows_of(b),
                    .quant = weir_quant_best()};
 
-    r.zeros = -(uint64_t)(8 * LOOK); /* a look counts the eight bytes before it as passed; before the first there are none */
+    /* a look counts the eight bytes before it as passed; before the first there are none */
+    r.zeros = -(uint64_t)(8 * LOOK);
     return r;
 }
 
@@ -137,10 +140,13 @@ static inline uint64_t look(const weir_rice *r, size_t from)
     return bits;
 }
 
-static size_t hand(const weir_rice *r, size_t from) { return r->words - from < WEIR_HAND ? r->words - from : WEIR_HAND; }
+static size_t hand(const weir_rice *r, size_t from)
+{
+    return r->words - from < WEIR_HAND ? r->words - from : WEIR_HAND;
+}
 
-/* The next high parts, each with those of all words before it: the zeros before its one. Whether there are so many, none of them
- * too high for n. */
+/* The next high parts, each with those of all words before it: the zeros before its one. Whether
+ * there are so many, none of them too high for n. */
 static bool find(weir_rice *r)
 {
     uint32_t *high = r->high[r->found / WEIR_HAND % 2];
@@ -186,10 +192,12 @@ bool weir_rice_read(weir_rice *r, uint32_t *word)
         return true;
     if ((r->found == r->read && !find(r)) || !find(r))
         return false;
-    if (some == WEIR_HAND && r->b <= WEIR_LOWS_BITS && byte + (size_t)r->b + 1 + WEIR_LOWS_MORE <= r->bytes)
+    if (some == WEIR_HAND && r->b <= WEIR_LOWS_BITS &&
+        byte + (size_t)r->b + 1 + WEIR_LOWS_MORE <= r->bytes)
         r->low_sum += r->quant->unrice(word, high, r->at + byte, &r->lows, (uint32_t)r->low_sum);
     else
         r->low_sum += read_slowly(r, high, word, some);
     r->read += some;
-    return ((uint64_t)high[some - 1] << r->b) + r->low_sum < r->n; /* the last one's place is the highest */
+    /* the last one's place is the highest */
+    return ((uint64_t)high[some - 1] << r->b) + r->low_sum < r->n;
 }

@@ -19,8 +19,9 @@ static float middle(float a, float b, float c)
     return c < low ? low : c > high ? high : c;
 }
 
-/* Hoare's: larger ones to the front, on both sides of a pivot until the k-th stands alone. Both scans stop at equals, so constant input
- * is halved too; bounds hold them where a NaN is compared with. */
+/* Hoare's: larger ones to the front, on both sides of a pivot until the k-th stands alone. Both
+ * scans stop at equals, so constant input is halved too; bounds hold them where a NaN is compared
+ * with. */
 float weir_select(float *x, size_t n, size_t k)
 {
     size_t low = 0, high = n - 1, at = k - 1;
@@ -49,7 +50,8 @@ float weir_select(float *x, size_t n, size_t k)
     return x[at];
 }
 
-static size_t draw(const weir_feed *f, size_t at, size_t n, uint64_t turn, int side, float *to, size_t most)
+static size_t draw(const weir_feed *f, size_t at, size_t n, uint64_t turn, int side, float *to,
+                   size_t most)
 {
     size_t stride = n / most + 1, k = 0;
 
@@ -60,7 +62,8 @@ static size_t draw(const weir_feed *f, size_t at, size_t n, uint64_t turn, int s
     return k;
 }
 
-weir_sampled weir_select_share(const weir_feed *f, size_t at, size_t n, uint64_t turn, int side, double share, float *sample)
+weir_sampled weir_select_share(const weir_feed *f, size_t at, size_t n, uint64_t turn, int side,
+                               double share, float *sample)
 {
     size_t want = (size_t)(HITS / share), k;
     weir_sampled s = {0};

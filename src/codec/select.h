@@ -1,17 +1,21 @@
-/* select.h - inside codec/: the k-th largest, without sorting; and what a sample says of a tensor. */
+/* select.h - inside codec/: the k-th largest, without sorting; and what a sample says of a
+ * tensor. */
 #ifndef WEIR_CODEC_SELECT_H
 #define WEIR_CODEC_SELECT_H
 #include "codec/feed.h"
 
 enum { WEIR_SAMPLE = 16384 }; /* floats of the longest sample */
 
-/* The k-th largest of n floats, 1 <= k <= n; they are left in another order. NaNs may come out anywhere. */
+/* The k-th largest of n floats, 1 <= k <= n; they are left in another order. NaNs may come out
+ * anywhere. */
 float weir_select(float *x, size_t n, size_t k);
-/* What `share` of x[at .. at + n) is larger than, by a sample of |x| (side 1 or -1: of what has that sign, else 0), spread evenly from a place that moves with `turn`. Tiles are not
- * made yet. `sample` has room for WEIR_SAMPLE; *mean and *most are the sample's. */
+/* What `share` of x[at .. at + n) is larger than, by a sample of |x| (side 1 or -1: of what has
+ * that sign, else 0), spread evenly from a place that moves with `turn`. Tiles are not made yet.
+ * `sample` has room for WEIR_SAMPLE; *mean and *most are the sample's. */
 typedef struct weir_sampled {
     float level, mean, most;
     size_t place; /* the level's among the sample, from 1 */
 } weir_sampled;
-weir_sampled weir_select_share(const weir_feed *, size_t at, size_t n, uint64_t turn, int side, double share, float *sample);
+weir_sampled weir_select_share(const weir_feed *, size_t at, size_t n, uint64_t turn, int side,
+                               double share, float *sample);
 #endif

@@ -18,7 +18,9 @@ weir_err weir_sieve_make(weir_sieve *s, size_t n, double density, weir_arena *ar
     s->tile.word = WEIR_NEW(arena, uint32_t, WEIR_TILE + WEIR_SIFT_SPARE);
     s->tile.value = WEIR_NEW(arena, float, WEIR_TILE + WEIR_SIFT_SPARE);
     s->sample = WEIR_NEW(arena, float, WEIR_SAMPLE);
-    return s->word && s->value && s->size && s->tile.word && s->tile.value && s->sample ? WEIR_OK : weir_fail_nomem((2 * s->room + n) * sizeof(float));
+    return s->word && s->value && s->size && s->tile.word && s->tile.value && s->sample
+               ? WEIR_OK
+               : weir_fail_nomem((2 * s->room + n) * sizeof(float));
 }
 
 static void put_aside(weir_sieve *s, uint32_t word, float x)
@@ -47,9 +49,11 @@ void weir_sieve_over(weir_sieve *s, weir_feed *f, const weir_view *v, float leas
     }
 }
 
-void weir_sieve_share(weir_sieve *s, weir_feed *f, const weir_view *v, weir_turn turn, double share, int side)
+void weir_sieve_share(weir_sieve *s, weir_feed *f, const weir_view *v, weir_turn turn, double share,
+                      int side)
 {
-    weir_sampled said = weir_select_share(f, v->at, weir_view_length(v), turn.step, side, share, s->sample);
+    weir_sampled said =
+        weir_select_share(f, v->at, weir_view_length(v), turn.step, side, share, s->sample);
 
     s->mean = said.mean;
     weir_sieve_over(s, f, v, said.level, side);

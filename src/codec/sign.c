@@ -1,6 +1,8 @@
-/* sign.c - signs, and one value a tensor, the mean of |x|; the error waits (EF-signSGD, Karimireddy et al. 2019).
+/* sign.c - signs, and one value a tensor, the mean of |x|; the error waits (EF-signSGD, Karimireddy
+ * et al. 2019).
  *
- * Body: for each tensor a float, then a bit for each of its elements, from the lowest bit on, 1 where it is not below 0, padded to 4 bytes. */
+ * Body: for each tensor a float, then a bit for each of its elements, from the lowest bit on, 1
+ * where it is not below 0, padded to 4 bytes. */
 #include "codec/fixed.h"
 #include "codec/quant.h"
 

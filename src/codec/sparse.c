@@ -2,7 +2,8 @@
 #include "codec/sparse.h"
 #include <string.h>
 
-weir_err weir_sparse_init(weir_sparse *s, const weir_codec *codec, const weir_sparse_way *way, const weir_bucket *b, float first, weir_arena *arena)
+weir_err weir_sparse_init(weir_sparse *s, const weir_codec *codec, const weir_sparse_way *way,
+                          const weir_bucket *b, float first, weir_arena *arena)
 {
     s->codec = codec;
     s->way = way;
@@ -16,7 +17,10 @@ weir_err weir_sparse_init(weir_sparse *s, const weir_codec *codec, const weir_sp
     return WEIR_OK;
 }
 
-double weir_sparse_densest(const weir_sparse *s) { return s->feedback.ramp > 0 && s->density < 0.25 ? 0.25 : s->density; }
+double weir_sparse_densest(const weir_sparse *s)
+{
+    return s->feedback.ramp > 0 && s->density < 0.25 ? 0.25 : s->density;
+}
 
 size_t weir_sparse_twice(const weir_sparse *s, size_t n)
 {
@@ -25,7 +29,10 @@ size_t weir_sparse_twice(const weir_sparse *s, size_t n)
     return k < n ? k : n;
 }
 
-static size_t head(const weir_sparse *s) { return WEIR_MESSAGE_HEAD + (size_t)s->bucket->views * sizeof(weir_places); }
+static size_t head(const weir_sparse *s)
+{
+    return WEIR_MESSAGE_HEAD + (size_t)s->bucket->views * sizeof(weir_places);
+}
 
 size_t weir_sparse_bound(const void *self)
 {
@@ -77,7 +84,8 @@ weir_err weir_sparse_decode(void *self, weir_turn turn, const void *msg, size_t 
 void weir_sparse_told(const void *self, const void *msg, weir_told *to)
 {
     const weir_sparse *s = self;
-    const weir_places *row = (const weir_places *)(const void *)((const char *)msg + WEIR_MESSAGE_HEAD);
+    const weir_places *row =
+        (const weir_places *)(const void *)((const char *)msg + WEIR_MESSAGE_HEAD);
 
     to->sent = 0;
     for (int v = 0; v < s->bucket->views; v++) {

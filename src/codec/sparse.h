@@ -1,5 +1,6 @@
-/* sparse.h - inside codec/: what the codecs that send single elements have in common. Each tensor of the bucket has a part of the message (places.h), and a number
- * that is kept from step to step. */
+/* sparse.h - inside codec/: what the codecs that send single elements have in common. Each tensor
+ * of the bucket has a part of the message (places.h), and a number that is kept from step to
+ * step. */
 #ifndef WEIR_CODEC_SPARSE_H
 #define WEIR_CODEC_SPARSE_H
 #include "codec/places.h"
@@ -15,25 +16,44 @@ typedef struct weir_sparse {
 } weir_sparse;
 
 typedef struct weir_sparse_way {
-    size_t (*room)(const void *self, size_t n);           /* bytes of the longest part of n elements */
-    size_t (*usual)(const void *self, size_t n, size_t k); /* and of a usual one, where about k of them are to be sent */
-    weir_places (*write)(void *self, weir_turn, weir_feed *, int view, double density, unsigned char *to);
+    /* bytes of the longest part of n elements */
+    size_t (*room)(const void *self, size_t n);
+    /* and of a usual one, where about k of them are to be sent */
+    size_t (*usual)(const void *self, size_t n, size_t k);
+    weir_places (*write)(void *self, weir_turn, weir_feed *, int view, double density,
+                         unsigned char *to);
     bool threshold; /* a part's value is one, for the log */
 } weir_sparse_way;
 
-#define WEIR_SPARSE_DENSITY(density_, ramp_)                                                                                                              \
-    {"ramp", WEIR_OPT_REAL, offsetof(weir_feedback, ramp), ramp_, "epochs in which density falls from 1/4 by quarters", .min = 0, .max = 1e6},             \
-    {"mask", WEIR_OPT_CHOICE, offsetof(weir_feedback, mask), "auto", "momentum of what was sent begins anew; auto: if less than half an epoch is dense",    \
-     .choices = "auto|yes|no"},                                                                                                                            \
-    {"density", WEIR_OPT_REAL, offsetof(weir_sparse, density), density_, "share of a tensor's elements to send", .min = 1e-7, .max = 1}
+#define WEIR_SPARSE_DENSITY(density_, ramp_)                                                 \
+    {"ramp",                                                                                 \
+     WEIR_OPT_REAL,                                                                          \
+     offsetof(weir_feedback, ramp),                                                          \
+     ramp_,                                                                                  \
+     "epochs in which density falls from 1/4 by quarters",                                   \
+     .min = 0,                                                                               \
+     .max = 1e6},                                                                            \
+        {"mask",                                                                             \
+         WEIR_OPT_CHOICE,                                                                    \
+         offsetof(weir_feedback, mask),                                                      \
+         "auto",                                                                             \
+         "momentum of what was sent begins anew; auto: if less than half an epoch is dense", \
+         .choices = "auto|yes|no"},                                                          \
+    {                                                                                        \
+        "density", WEIR_OPT_REAL, offsetof(weir_sparse, density), density_,                  \
+            "share of a tensor's elements to send", .min = 1e-7, .max = 1                    \
+    }
 /* A descriptor's verbs. */
-#define WEIR_SPARSE                                                                                                                                       \
-    .combine = WEIR_COMBINE_GATHER, .rounds = 1, .sparse = true, .bound = weir_sparse_bound, .usual = weir_sparse_usual, .encode = weir_sparse_encode,      \
-    .decode = weir_sparse_decode, .told = weir_sparse_told
+#define WEIR_SPARSE                                                                          \
+    .combine = WEIR_COMBINE_GATHER, .rounds = 1, .sparse = true, .bound = weir_sparse_bound, \
+    .usual = weir_sparse_usual, .encode = weir_sparse_encode, .decode = weir_sparse_decode,  \
+    .told = weir_sparse_told
 
 /* Numbers begin with `first`. */
-weir_err weir_sparse_init(weir_sparse *, const weir_codec *, const weir_sparse_way *, const weir_bucket *, float first, weir_arena *);
-/* As dense as it ever gets; and how many words a part of n elements may have then, if it may have twice as many as are aimed at. */
+weir_err weir_sparse_init(weir_sparse *, const weir_codec *, const weir_sparse_way *,
+                          const weir_bucket *, float first, weir_arena *);
+/* As dense as it ever gets; and how many words a part of n elements may have then, if it may have
+ * twice as many as are aimed at. */
 double weir_sparse_densest(const weir_sparse *);
 size_t weir_sparse_twice(const weir_sparse *, size_t n);
 size_t weir_sparse_bound(const void *self);

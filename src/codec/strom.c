@@ -1,9 +1,12 @@
 /* strom.c - what has grown beyond a threshold is sent as +-threshold; the rest waits (Strom 2015).
  *
- * Each tensor of the bucket has a threshold of its own (per=bucket: all have one). A fixed one (tau=) is Strom's; else it is read off a sample of what is to be
- * sent, so that the density aimed at passes, and lifted while most of those that are sent keep more than it back: they could not drain.
+ * Each tensor of the bucket has a threshold of its own (per=bucket: all have one). A fixed one
+ * (tau=) is Strom's; else it is read off a sample of what is to be sent, so that the density aimed
+ * at passes, and lifted while most of those that are sent keep more than it back: they could not
+ * drain.
  *
- * Body: places.h, with value = threshold; an element that sends several quanta stands as often. Cells are taken where they are shorter. */
+ * Body: places.h, with value = threshold; an element that sends several quanta stands as often.
+ * Cells are taken where they are shorter. */
 #include "codec/select.h"
 #include "codec/sparse.h"
 #include <math.h>
@@ -30,27 +33,37 @@ enum { PER_TENSOR, PER_BUCKET };
 static const weir_opt options[] = {
     WEIR_FEEDBACK("yes", "yes", "0.5"),
     WEIR_SPARSE_DENSITY("0.01", "0.25"),
-    {"tau", WEIR_OPT_REAL, offsetof(strom, tau), "0", "a fixed threshold; 0: it follows the density", .min = 0, .max = 1e30},
-    {"per", WEIR_OPT_CHOICE, offsetof(strom, per), "tensor", "what has a threshold of its own", .choices = "tensor|bucket"},
-    {"quanta", WEIR_OPT_INT, offsetof(strom, quanta), "1", "thresholds an element may send at once", .min = 1, .max = 127},
-    {"pack", WEIR_OPT_CHOICE, offsetof(strom, pack), "rice", "how places are written, where cells are not smaller", .choices = "none|rice"},
+    {"tau", WEIR_OPT_REAL, offsetof(strom, tau), "0",
+     "a fixed threshold; 0: it follows the density", .min = 0, .max = 1e30},
+    {"per", WEIR_OPT_CHOICE, offsetof(strom, per), "tensor", "what has a threshold of its own",
+     .choices = "tensor|bucket"},
+    {"quanta", WEIR_OPT_INT, offsetof(strom, quanta), "1", "thresholds an element may send at once",
+     .min = 1, .max = 127},
+    {"pack", WEIR_OPT_CHOICE, offsetof(strom, pack), "rice",
+     "how places are written, where cells are not smaller", .choices = "none|rice"},
     {0},
 };
 
 /* Never more than the cells: words are given up when they get longer. */
-static size_t room(const void *self, size_t n) { return weir_cells_bytes(n, ((const strom *)self)->cell); }
+static size_t room(const void *self, size_t n)
+{
+    return weir_cells_bytes(n, ((const strom *)self)->cell);
+}
 
-/* As many words are kept before cells take over: those that are as long as the cells; by rice they get shorter, so twice what the ramp begins with if that is more. */
+/* As many words are kept before cells take over: those that are as long as the cells; by rice they
+ * get shorter, so twice what the ramp begins with if that is more. */
 static size_t most_words(const strom *s, size_t n)
 {
-    size_t plain = room(s, n) / 4, packed = s->pack == WEIR_PLACES_RICE ? weir_sparse_twice(&s->sparse, n) : 0;
+    size_t plain = room(s, n) / 4,
+           packed = s->pack == WEIR_PLACES_RICE ? weir_sparse_twice(&s->sparse, n) : 0;
 
     return plain > packed ? plain : packed;
 }
 
 static size_t usual(const void *self, size_t n, size_t k)
 {
-    size_t words = weir_places_usual(n, k, false, ((const strom *)self)->pack == WEIR_PLACES_RICE), cells = room(self, n);
+    size_t words = weir_places_usual(n, k, false, ((const strom *)self)->pack == WEIR_PLACES_RICE),
+           cells = room(self, n);
 
     return words < cells ? words : cells;
 }
@@ -60,8 +73,9 @@ static size_t usual(const void *self, size_t n, size_t k)
 /* One tensor's part being written. */
 typedef struct part {
     strom *s;
-    size_t n, words, most, over; /* most: more words than this become cells; over: still beyond the threshold, having sent */
-    float tau, least; /* what is larger than `least` is sent */
+    /* most: more words than this become cells; over: still beyond the threshold, having sent */
+    size_t n, words, most, over;
+    float tau, least;  /* what is larger than `least` is sent */
     unsigned char *to; /* cells, once there are too many words */
     bool cells;
 } part;
@@ -86,10 +100,12 @@ static void push(part *p, uint32_t word, int quanta)
     p->words += (size_t)quanta;
 }
 
-/* The sieve has taken one quantum of x, and left the rest; those that send several are few. How many it sends. */
+/* The sieve has taken one quantum of x, and left the rest; those that send several are few. How
+ * many it sends. */
 static int take(part *p, float x, float *left)
 {
-    float most = (float)p->s->quanta, a = most > 1 ? fabsf(x) / p->tau : 1, q = a < most ? floorf(a) : most;
+    float most = (float)p->s->quanta, a = most > 1 ? fabsf(x) / p->tau : 1,
+          q = a < most ? floorf(a) : most;
 
     if (q > 1)
         *left = x - (x < 0 ? -q * p->tau : q * p->tau);
@@ -127,13 +143,16 @@ static void write_tile(part *p, weir_feed *f, size_t at, size_t from, size_t n)
     }
 }
 
-/* What the density aimed at passes, by a sample of n elements. Where that is the largest of a small tensor, of one with few elements other than 0, or of one whose
- * elements are all alike, it passes itself: nothing else ever would. */
-static float sampled(strom *s, const weir_feed *f, size_t at, size_t n, weir_turn turn, double density)
+/* What the density aimed at passes, by a sample of n elements. Where that is the largest of a small
+ * tensor, of one with few elements other than 0, or of one whose elements are all alike, it passes
+ * itself: nothing else ever would. */
+static float sampled(strom *s, const weir_feed *f, size_t at, size_t n, weir_turn turn,
+                     double density)
 {
     weir_sampled said = weir_select_share(f, at, n, turn.step, 0, density, s->sample);
 
-    s->inclusive = said.level <= 0 || (said.level >= said.most && (said.place == 1 || said.mean >= 0.999f * said.most));
+    s->inclusive = said.level <= 0 || (said.level >= said.most &&
+                                       (said.place == 1 || said.mean >= 0.999f * said.most));
     return said.level > 0 ? said.level : said.most;
 }
 
@@ -151,7 +170,8 @@ static float threshold(strom *s, const weir_feed *f, int view, weir_turn turn, d
     return s->shared;
 }
 
-/* Most that are sent keep more than the threshold back: such as these cannot drain, and want a higher one. */
+/* Most that are sent keep more than the threshold back: such as these cannot drain, and want a
+ * higher one. */
 static float lifted(size_t over, size_t words, float lift)
 {
     float to = 2 * over > words ? lift * LIFT : lift / SINK;
@@ -167,24 +187,34 @@ static void lift(strom *s, const part *p, int view)
         s->sparse.next[v] = lifted(s->over, s->words, s->sparse.now[v]);
 }
 
-static weir_places write(void *self, weir_turn turn, weir_feed *f, int v, double density, unsigned char *to)
+static weir_places write(void *self, weir_turn turn, weir_feed *f, int v, double density,
+                         unsigned char *to)
 {
     strom *s = self;
     const weir_view *view = &s->sparse.bucket->view[v];
     float tau = threshold(s, f, v, turn, density);
-    part p = {.s = s, .n = weir_view_length(view), .most = most_words(s, weir_view_length(view)), .tau = tau > 0 ? tau : INFINITY /* nothing to send yet */, .to = to};
+    part p = {.s = s,
+              .n = weir_view_length(view),
+              .most = most_words(s, weir_view_length(view)),
+              .tau = tau > 0 ? tau : INFINITY /* nothing to send yet */,
+              .to = to};
 
     p.least = s->inclusive && tau > 0 ? nextafterf(tau, 0) : p.tau;
     for (size_t k = 0; k < p.n; k += WEIR_TILE)
         write_tile(&p, f, view->at, k, p.n - k < WEIR_TILE ? p.n - k : WEIR_TILE);
     lift(s, &p, v);
     if (!p.cells) {
-        weir_places r = weir_places_write(s->word, p.words, p.n, NULL, tau, s->pack == WEIR_PLACES_RICE, to, room(s, p.n));
+        weir_places r = weir_places_write(s->word, p.words, p.n, NULL, tau,
+                                          s->pack == WEIR_PLACES_RICE, to, room(s, p.n));
         if (r.how != WEIR_PLACES_CELLS)
             return r;
         to_cells(&p);
     }
-    return (weir_places){.value = tau, .words = (uint32_t)p.words, .how = WEIR_PLACES_CELLS, .bits = (uint8_t)s->cell, .bytes = (uint32_t)room(s, p.n)};
+    return (weir_places){.value = tau,
+                         .words = (uint32_t)p.words,
+                         .how = WEIR_PLACES_CELLS,
+                         .bits = (uint8_t)s->cell,
+                         .bytes = (uint32_t)room(s, p.n)};
 }
 
 /* ---- the verbs ---- */
@@ -203,18 +233,23 @@ static weir_err init(void *self, const weir_bucket *b, weir_arena *arena)
     s->tile.word = WEIR_NEW(arena, uint32_t, WEIR_TILE + WEIR_SIFT_SPARE);
     s->tile.value = WEIR_NEW(arena, float, WEIR_TILE + WEIR_SIFT_SPARE);
     s->sample = WEIR_NEW(arena, float, WEIR_SAMPLE);
-    return s->word && s->tile.word && s->tile.value && s->sample ? WEIR_OK : weir_fail_nomem(4 * most_words(s, most));
+    return s->word && s->tile.word && s->tile.value && s->sample
+               ? WEIR_OK
+               : weir_fail_nomem(4 * most_words(s, most));
 }
 
 static weir_err state(void *self, weir_io *io)
 {
     weir_sparse *s = self;
 
-    return ((const strom *)self)->tau > 0 ? WEIR_OK : weir_bucket_keep_each(s->bucket, "lift", s->now, WEIR_KEEP_MEAN, io);
+    return ((const strom *)self)->tau > 0
+               ? WEIR_OK
+               : weir_bucket_keep_each(s->bucket, "lift", s->now, WEIR_KEEP_MEAN, io);
 }
 
 const weir_codec weir_codec_strom = {
-    .plug = {"strom", "what grew beyond a threshold, as a place and a sign; the rest waits", sizeof(strom), options},
+    .plug = {"strom", "what grew beyond a threshold, as a place and a sign; the rest waits",
+             sizeof(strom), options},
     .mark = 'S',
     .drop = 0.6,
     .init = init,

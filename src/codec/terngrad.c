@@ -1,4 +1,5 @@
-/* terngrad.c - -s, 0 or s, drawn so that the mean is right, with s the largest of the tensor (Wen et al. 2017), clipped at 2.5 deviations.
+/* terngrad.c - -s, 0 or s, drawn so that the mean is right, with s the largest of the tensor (Wen
+ * et al. 2017), clipped at 2.5 deviations.
  *
  * Body: for each tensor s (float), then 2 bits an element (levels.h). */
 #include "codec/fixed.h"
@@ -7,7 +8,8 @@
 #include "core/vec.h"
 #include <float.h>
 
-enum { BLOCK = 512, BITS = 2 }; /* blocks of whole words: one behind the other they are the tensor's levels */
+/* blocks of whole words: one behind the other they are the tensor's levels */
+enum { BLOCK = 512, BITS = 2 };
 
 typedef struct terngrad {
     weir_fixed fixed;
@@ -16,13 +18,15 @@ typedef struct terngrad {
 
 static const weir_opt options[] = {
     WEIR_FEEDBACK("no", "yes", "0"),
-    {"clip", WEIR_OPT_REAL, offsetof(terngrad, clip), "2.5", "deviations beyond which elements are clipped; 0: none are", .min = 0, .max = 1e6},
+    {"clip", WEIR_OPT_REAL, offsetof(terngrad, clip), "2.5",
+     "deviations beyond which elements are clipped; 0: none are", .min = 0, .max = 1e6},
     {0},
 };
 
 static float largest(const terngrad *s, const weir_part *p, const float *x)
 {
-    double clip = s->clip > 0 ? s->clip * sqrt(weir_vec_best()->sumsq(x, p->n) / (double)p->n) : INFINITY;
+    double clip =
+        s->clip > 0 ? s->clip * sqrt(weir_vec_best()->sumsq(x, p->n) / (double)p->n) : INFINITY;
     float most = clip < (double)p->most ? (float)clip : p->most;
 
     return isfinite(most) ? most : 0;
@@ -36,7 +40,9 @@ static void write(const void *self, const weir_part *p, const float *x, float *v
 
     for (size_t k = 0, n; k < p->n; k += n, to += weir_levels_bytes(n, BITS)) {
         n = p->n - k < BLOCK ? p->n - k : BLOCK;
-        weir_quant_best()->draw(level, x + k, most > FLT_MIN ? 1 / most : 0 /* of less it would be infinite */, 1, p->draw, p->at + k, n);
+        weir_quant_best()->draw(level, x + k,
+                                most > FLT_MIN ? 1 / most : 0 /* of less it would be infinite */, 1,
+                                p->draw, p->at + k, n);
         weir_levels_pack(level, n, BITS, to);
     }
 }

@@ -11,11 +11,16 @@ typedef struct weir_topk {
     weir_sieve sieve;
 } weir_topk;
 
-#define WEIR_TOPK_OPTIONS(density_, ramp_, select_)                                                                                                 \
-    WEIR_SPARSE_DENSITY(density_, ramp_),                                                                                                            \
-    {"select", WEIR_OPT_CHOICE, offsetof(weir_topk, select), select_, "how the largest are found", .choices = "sampled|exact|hierarchical"},       \
-    {"rice", WEIR_OPT_BOOL, offsetof(weir_topk, rice), "yes", .help = "places in few bits"},                                                       \
-    {0},
+#define WEIR_TOPK_OPTIONS(density_, ramp_, select_)                                              \
+    WEIR_SPARSE_DENSITY(density_, ramp_),                                                        \
+        {"select",                                                                               \
+         WEIR_OPT_CHOICE,                                                                        \
+         offsetof(weir_topk, select),                                                            \
+         select_,                                                                                \
+         "how the largest are found",                                                            \
+         .choices = "sampled|exact|hierarchical"},                                               \
+        {"rice", WEIR_OPT_BOOL, offsetof(weir_topk, rice), "yes", .help = "places in few bits"}, \
+        {0},
 
 weir_err weir_topk_init(weir_topk *, const weir_codec *, const weir_bucket *, weir_arena *);
 #endif

@@ -1,7 +1,9 @@
-/* auto.c - several collectives, and for each size the one that suits it: by the fixed table (pick.c), or as measured on this group.
+/* auto.c - several collectives, and for each size the one that suits it: by the fixed table
+ * (pick.c), or as measured on this group.
  *
- * Every member has the same rows, so all pick alike: the table is fixed, and what was measured is agreed upon before use. Measuring waits
- * for the first call, the first time that all members are surely on their comm tasks. */
+ * Every member has the same rows, so all pick alike: the table is fixed, and what was measured is
+ * agreed upon before use. Measuring waits for the first call, the first time that all members are
+ * surely on their comm tasks. */
 #include "coll/coll.h"
 #include "core/log.h"
 #include <stdio.h>
@@ -13,7 +15,10 @@ enum { APART = 4 }; /* a size counts up to so many times itself */
 
 typedef struct choice {
     bool measure, waiting; /* waiting: has yet to be measured */
-    struct row { size_t up_to; int use; } row[ROWS]; /* the last row's up_to is SIZE_MAX */
+    struct row {
+        size_t up_to;
+        int use;
+    } row[ROWS]; /* the last row's up_to is SIZE_MAX */
     int rows, uses;
     weir_coll_use use[USES];
     void *trial; /* a buffer for measuring */
@@ -22,7 +27,8 @@ typedef struct choice {
 } choice;
 
 static const weir_opt options[] = {
-    {"measure", WEIR_OPT_BOOL, offsetof(choice, measure), "no", "time all that fit on this group, at its first use, instead"},
+    {"measure", WEIR_OPT_BOOL, offsetof(choice, measure), "no",
+     "time all that fit on this group, at its first use, instead"},
     {0},
 };
 
@@ -55,7 +61,8 @@ static void tell_rows(const choice *c, const weir_group *g)
     if (g->me || !weir_log_on(WEIR_LOG_INFO, "coll"))
         return;
     for (int i = 0; i < c->rows && n < sizeof text; i++)
-        n += (size_t)snprintf(text + n, sizeof text - n, i < c->rows - 1 ? "%s up to %zu bytes, " : "%s",
+        n += (size_t)snprintf(text + n, sizeof text - n,
+                              i < c->rows - 1 ? "%s up to %zu bytes, " : "%s",
                               c->use[c->row[i].use].coll->plug.name, c->row[i].up_to);
     weir_log(WEIR_LOG_INFO, "coll", "auto, %d ranks: %s", g->size, text);
 }
@@ -94,7 +101,8 @@ static weir_err open_measured(choice *c, const weir_group *g, weir_arena *a)
 
     for (weir_plugs p = weir_colls; *p && c->uses < USES; p++) {
         weir_err err;
-        if (!strcmp((*p)->name, "auto") || (!strcmp((*p)->name, "hier") && !(form.apart && form.shared)))
+        if (!strcmp((*p)->name, "auto") ||
+            (!strcmp((*p)->name, "hier") && !(form.apart && form.shared)))
             continue; /* on one level hier is another one */
         err = weir_coll_open((*p)->name, g, a, &c->use[c->uses]);
         if (err && err != WEIR_MISFIT)
@@ -145,7 +153,8 @@ static weir_err time_one(choice *c, weir_group *g, weir_coll_use *use, size_t by
     return WEIR_OK;
 }
 
-static void tell_times(const choice *c, const weir_group *g, size_t bytes, const double *took, int best)
+static void tell_times(const choice *c, const weir_group *g, size_t bytes, const double *took,
+                       int best)
 {
     char text[600] = "";
     size_t n = 0;
@@ -153,8 +162,10 @@ static void tell_times(const choice *c, const weir_group *g, size_t bytes, const
     if (g->me || !weir_log_on(WEIR_LOG_INFO, "coll"))
         return;
     for (int i = 0; i < c->uses && n < sizeof text; i++)
-        n += (size_t)snprintf(text + n, sizeof text - n, "%s%s %.1f us", i ? ", " : "", c->use[i].coll->plug.name, took[i] * 1e6);
-    weir_log(WEIR_LOG_INFO, "coll", "measured %zu bytes: %s; taken: %s", bytes, text, c->use[best].coll->plug.name);
+        n += (size_t)snprintf(text + n, sizeof text - n, "%s%s %.1f us", i ? ", " : "",
+                              c->use[i].coll->plug.name, took[i] * 1e6);
+    weir_log(WEIR_LOG_INFO, "coll", "measured %zu bytes: %s; taken: %s", bytes, text,
+             c->use[best].coll->plug.name);
 }
 
 static weir_err measure(choice *c, weir_group *g)
@@ -164,7 +175,8 @@ static weir_err measure(choice *c, weir_group *g)
     for (int s = 0; s < SIZES; s++)
         for (int i = 0; i < c->uses; i++)
             WEIR_TRY(time_one(c, g, &c->use[i], sizes[s], &took[s * c->uses + i]));
-    WEIR_TRY(weir_allreduce(&c->use[find_use(c, "ring")], g, took, (size_t)(SIZES * c->uses), &most));
+    WEIR_TRY(
+        weir_allreduce(&c->use[find_use(c, "ring")], g, took, (size_t)(SIZES * c->uses), &most));
     for (int s = 0; s < SIZES; s++) {
         const double *row = &took[s * c->uses];
         int best = 0;
@@ -217,7 +229,8 @@ static weir_err state_row(choice *c, weir_io *io, int i, bool *known)
     return WEIR_OK;
 }
 
-/* Another number of workers measures anew, as does a group that one of those taken no longer fits. */
+/* Another number of workers measures anew, as does a group that one of those taken no longer
+ * fits. */
 static weir_err state(void *self, weir_io *io)
 {
     choice *c = self;
@@ -228,7 +241,8 @@ static weir_err state(void *self, weir_io *io)
     if (c->measure && c->uses) {
         WEIR_TRY(weir_io_u64(io, "rows", &rows, WEIR_KEEP_DROP));
         if (rows > ROWS)
-            return weir_fail(WEIR_DAMAGED, "coll.rows is %llu, at most %d were expected", (unsigned long long)rows, ROWS);
+            return weir_fail(WEIR_DAMAGED, "coll.rows is %llu, at most %d were expected",
+                             (unsigned long long)rows, ROWS);
         for (int i = 0; i < (int)rows; i++)
             WEIR_TRY(state_row(c, io, i, &known));
     }
@@ -255,15 +269,20 @@ static weir_err do_without(choice *c, const weir_group *g, int i)
     return open_fixed(c, g, c->arena);
 }
 
-/* That of the first which asks for memory of its own; where such memory cannot be had, all members hear so, and do without. */
+/* That of the first which asks for memory of its own; where such memory cannot be had, all members
+ * hear so, and do without. */
 static weir_err memory(void *self, weir_group *group, size_t bytes, void **out)
 {
     choice *c = self;
 
     for (int i = 0; i < c->uses; i++) {
-        weir_err err = c->use[i].coll->memory ? c->use[i].coll->memory(c->use[i].self, group, bytes, out) : WEIR_OK;
+        weir_err err = c->use[i].coll->memory
+                           ? c->use[i].coll->memory(c->use[i].self, group, bytes, out)
+                           : WEIR_OK;
         if (err == WEIR_MISFIT)
-            return weir_log(WEIR_LOG_WARN, "coll", "auto does without %s: %s", c->use[i].coll->plug.name, weir_why_text()), do_without(c, group, i);
+            return weir_log(WEIR_LOG_WARN, "coll", "auto does without %s: %s",
+                            c->use[i].coll->plug.name, weir_why_text()),
+                   do_without(c, group, i);
         if (err || *out)
             return err;
     }
@@ -273,23 +292,27 @@ static weir_err memory(void *self, weir_group *group, size_t bytes, void **out)
 static weir_err ready(choice *c, weir_group *g)
 {
     if (!c->uses)
-        return weir_fail(WEIR_MISFIT, "auto was opened for one rank and is used by %d: open it anew", g->size);
+        return weir_fail(WEIR_MISFIT,
+                         "auto was opened for one rank and is used by %d: open it anew", g->size);
     return c->waiting ? measure(c, g) : WEIR_OK;
 }
 
-static weir_err allreduce(void *self, weir_group *group, void *buf, size_t units, const weir_sum *sum)
+static weir_err allreduce(void *self, weir_group *group, void *buf, size_t units,
+                          const weir_sum *sum)
 {
     WEIR_TRY(ready(self, group));
     return weir_allreduce(use_for(self, units * sum->unit), group, buf, units, sum);
 }
 
-static weir_err reduce_scatter(void *self, weir_group *group, void *buf, size_t units, const weir_sum *sum)
+static weir_err reduce_scatter(void *self, weir_group *group, void *buf, size_t units,
+                               const weir_sum *sum)
 {
     WEIR_TRY(ready(self, group));
     return weir_reduce_scatter(use_for(self, units * sum->unit), group, buf, units, sum);
 }
 
-static weir_err allgather(void *self, weir_group *group, void *all, const size_t *off, const size_t *len)
+static weir_err allgather(void *self, weir_group *group, void *all, const size_t *off,
+                          const size_t *len)
 {
     size_t bytes = 0;
 
@@ -306,7 +329,10 @@ static weir_err broadcast(void *self, weir_group *group, int root, void *buf, si
 }
 
 const weir_coll weir_coll_auto = {
-    .plug = {"auto", "by size: what a fixed table says of this net, ranks and machines, or what was measured", sizeof(choice), options},
+    .plug =
+        {"auto",
+         "by size: what a fixed table says of this net, ranks and machines, or what was measured",
+         sizeof(choice), options},
     .open = open_all,
     .memory = memory,
     .allreduce = allreduce,

@@ -1,8 +1,9 @@
 /* blocks.c - binary blocks: no rank is folded away.
  *
- * Words: the members are cut into blocks by the bits of their number, the largest first (13 = 8 + 4 + 1). Each block halves the buffer
- * between its own. Then, from the smallest block up, each member cuts its piece for the members of the next larger block, who
- * add; the largest ends with the sum. The way back is the same backwards. Pieces come out in the order of ranks (halves.c halves with
+ * Words: the members are cut into blocks by the bits of their number, the largest first (13 = 8 + 4
+ * + 1). Each block halves the buffer between its own. Then, from the smallest block up, each member
+ * cuts its piece for the members of the next larger block, who add; the largest ends with the sum.
+ * The way back is the same backwards. Pieces come out in the order of ranks (halves.c halves with
  * the farthest first), so who has what is plain division. */
 #include "coll/parts.h"
 
@@ -23,7 +24,9 @@ static place find(const weir_group *g)
     }
     at.own.id = g->me - first;
     if (first + size < g->size)
-        at.smaller = (weir_halves){.first = first + size, .size = weir_floor2(g->size - first - size), .whole = q};
+        at.smaller = (weir_halves){.first = first + size,
+                                   .size = weir_floor2(g->size - first - size),
+                                   .whole = q};
     return at;
 }
 
@@ -68,7 +71,8 @@ static weir_err descend(weir_talk *t, const place *at)
     return weir_unhalve(t, &at->own);
 }
 
-static weir_err allreduce(void *self, weir_group *group, void *buf, size_t units, const weir_sum *sum)
+static weir_err allreduce(void *self, weir_group *group, void *buf, size_t units,
+                          const weir_sum *sum)
 {
     place at = find(group);
     weir_err err;
@@ -79,7 +83,8 @@ static weir_err allreduce(void *self, weir_group *group, void *buf, size_t units
     return weir_talk_end(self, err);
 }
 
-static weir_err reduce_scatter(void *self, weir_group *group, void *buf, size_t units, const weir_sum *sum)
+static weir_err reduce_scatter(void *self, weir_group *group, void *buf, size_t units,
+                               const weir_sum *sum)
 {
     place at = find(group);
     int q = weir_floor2(group->size);
@@ -93,7 +98,9 @@ static weir_err reduce_scatter(void *self, weir_group *group, void *buf, size_t 
 }
 
 const weir_coll weir_coll_blocks = {
-    .plug = {"blocks", "binary blocks: halving on any number of ranks without folding; best where p is 3/2 of a power of two",
+    .plug = {"blocks",
+             "binary blocks: halving on any number of ranks without folding; best where p is 3/2 "
+             "of a power of two",
              sizeof(weir_talk), weir_talk_options},
     .open = weir_talk_open,
     .allreduce = allreduce,

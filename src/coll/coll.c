@@ -10,7 +10,8 @@ static const weir_plug *const table[] = {
 #undef X
 weir_plugs weir_colls = table;
 
-weir_err weir_coll_open(const char *spec, const weir_group *group, weir_arena *arena, weir_coll_use *use)
+weir_err weir_coll_open(const char *spec, const weir_group *group, weir_arena *arena,
+                        weir_coll_use *use)
 {
     const weir_plug *plug;
     const char *why;
@@ -27,7 +28,8 @@ weir_err weir_coll_open(const char *spec, const weir_group *group, weir_arena *a
     return WEIR_OK;
 }
 
-weir_err weir_coll_memory(weir_coll_use *use, weir_group *group, size_t bytes, weir_arena *arena, void **out)
+weir_err weir_coll_memory(weir_coll_use *use, weir_group *group, size_t bytes, weir_arena *arena,
+                          void **out)
 {
     void *p = NULL;
 
@@ -43,37 +45,50 @@ weir_err weir_coll_memory(weir_coll_use *use, weir_group *group, size_t bytes, w
 static weir_leg *begin(const weir_coll_use *use, weir_group *group, const char *verb, size_t bytes)
 {
     if (weir_log_on(WEIR_LOG_TRACE, "coll"))
-        weir_log(WEIR_LOG_TRACE, "coll", "%s %s, turn %u of group %u: %zu bytes on %d ranks", use->coll->plug.name, verb, (unsigned)group->turn,
-                 group->id, bytes, group->size);
+        weir_log(WEIR_LOG_TRACE, "coll", "%s %s, turn %u of group %u: %zu bytes on %d ranks",
+                 use->coll->plug.name, verb, (unsigned)group->turn, group->id, bytes, group->size);
     return weir_flight_begin(group, use->coll->plug.name, verb, bytes);
 }
 
-weir_err weir_allreduce(weir_coll_use *use, weir_group *group, void *buf, size_t units, const weir_sum *sum)
+weir_err weir_allreduce(weir_coll_use *use, weir_group *group, void *buf, size_t units,
+                        const weir_sum *sum)
 {
     weir_leg *leg = begin(use, group, "all-reduce", units * sum->unit);
 
-    return weir_flight_end(group, leg, group->size > 1 ? use->coll->allreduce(use->self, group, buf, units, sum) : WEIR_OK);
+    return weir_flight_end(group, leg,
+                           group->size > 1 ? use->coll->allreduce(use->self, group, buf, units, sum)
+                                           : WEIR_OK);
 }
 
-weir_err weir_reduce_scatter(weir_coll_use *use, weir_group *group, void *buf, size_t units, const weir_sum *sum)
+weir_err weir_reduce_scatter(weir_coll_use *use, weir_group *group, void *buf, size_t units,
+                             const weir_sum *sum)
 {
     weir_leg *leg = begin(use, group, "reduce-scatter", units * sum->unit);
 
-    return weir_flight_end(group, leg, group->size > 1 ? use->coll->reduce_scatter(use->self, group, buf, units, sum) : WEIR_OK);
+    return weir_flight_end(group, leg,
+                           group->size > 1
+                               ? use->coll->reduce_scatter(use->self, group, buf, units, sum)
+                               : WEIR_OK);
 }
 
-weir_err weir_allgather(weir_coll_use *use, weir_group *group, void *all, const size_t *off, const size_t *len)
+weir_err weir_allgather(weir_coll_use *use, weir_group *group, void *all, const size_t *off,
+                        const size_t *len)
 {
     weir_leg *leg = begin(use, group, "all-gather", len[group->me]);
 
-    return weir_flight_end(group, leg, group->size > 1 ? use->coll->allgather(use->self, group, all, off, len) : WEIR_OK);
+    return weir_flight_end(group, leg,
+                           group->size > 1 ? use->coll->allgather(use->self, group, all, off, len)
+                                           : WEIR_OK);
 }
 
 weir_err weir_broadcast(weir_coll_use *use, weir_group *group, int root, void *buf, size_t bytes)
 {
     weir_leg *leg = begin(use, group, "broadcast", bytes);
 
-    return weir_flight_end(group, leg, group->size > 1 ? use->coll->broadcast(use->self, group, root, buf, bytes) : WEIR_OK);
+    return weir_flight_end(group, leg,
+                           group->size > 1
+                               ? use->coll->broadcast(use->self, group, root, buf, bytes)
+                               : WEIR_OK);
 }
 
 weir_err weir_barrier(weir_coll_use *use, weir_group *group)

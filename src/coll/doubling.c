@@ -1,7 +1,9 @@
-/* doubling.c - recursive doubling: everything to and from partners me ^ 1, me ^ 2, me ^ 4, ...: the fewest steps, for small things.
+/* doubling.c - recursive doubling: everything to and from partners me ^ 1, me ^ 2, me ^ 4, ...: the
+ * fewest steps, for small things.
  *
- * Both partners add the same two buffers, so both must add them in the same order: the lower rank's stands first. Who is beyond the
- * largest power of two is folded. A reduce-scatter is an all-reduce: nothing shorter takes as few steps. */
+ * Both partners add the same two buffers, so both must add them in the same order: the lower rank's
+ * stands first. Who is beyond the largest power of two is folded. A reduce-scatter is an
+ * all-reduce: nothing shorter takes as few steps. */
 #include "coll/parts.h"
 
 static weir_err double_up(weir_talk *t, const weir_halves *h)
@@ -14,7 +16,8 @@ static weir_err double_up(weir_talk *t, const weir_halves *h)
     return WEIR_OK;
 }
 
-static weir_err allreduce(void *self, weir_group *group, void *buf, size_t units, const weir_sum *sum)
+static weir_err allreduce(void *self, weir_group *group, void *buf, size_t units,
+                          const weir_sum *sum)
 {
     weir_halves h = weir_fold(group);
     weir_err err;
@@ -26,7 +29,9 @@ static weir_err allreduce(void *self, weir_group *group, void *buf, size_t units
 }
 
 const weir_coll weir_coll_doubling = {
-    .plug = {"doubling", "recursive doubling: all of it in lg p steps; fewest steps, for small sizes", sizeof(weir_talk), weir_talk_options},
+    .plug = {"doubling",
+             "recursive doubling: all of it in lg p steps; fewest steps, for small sizes",
+             sizeof(weir_talk), weir_talk_options},
     .open = weir_talk_open,
     .allreduce = allreduce,
     .reduce_scatter = allreduce,

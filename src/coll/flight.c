@@ -9,7 +9,8 @@ weir_leg *weir_flight_begin(weir_group *g, const char *coll, const char *verb, s
     if (!f)
         return NULL;
     l = &f->leg[f->legs++ % WEIR_LEGS];
-    *l = (weir_leg){.coll = coll, .verb = verb, .turn = g->turn, .bytes = bytes, .began = weir_net_now(g->net)};
+    *l = (weir_leg){
+        .coll = coll, .verb = verb, .turn = g->turn, .bytes = bytes, .began = weir_net_now(g->net)};
     return l;
 }
 
@@ -24,11 +25,13 @@ weir_err weir_flight_end(weir_group *g, weir_leg *l, weir_err err)
 
 static void write_leg(const weir_leg *l, double now, FILE *out)
 {
-    fprintf(out, "turn %u: %s %s of %zu bytes, begun %.6f s ago, ", (unsigned)l->turn, l->coll, l->verb, l->bytes, now - l->began);
+    fprintf(out, "turn %u: %s %s of %zu bytes, begun %.6f s ago, ", (unsigned)l->turn, l->coll,
+            l->verb, l->bytes, now - l->began);
     if (!l->ended)
         fprintf(out, "under way\n");
     else
-        fprintf(out, "%s after %.6f s\n", l->err ? weir_err_name(l->err) : "done", l->ended - l->began);
+        fprintf(out, "%s after %.6f s\n", l->err ? weir_err_name(l->err) : "done",
+                l->ended - l->began);
 }
 
 void weir_flight_write(const weir_flight *f, double now, FILE *out)

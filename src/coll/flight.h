@@ -1,4 +1,5 @@
-/* flight.h - the last collectives of a rank, kept for the hour when one of them does not come back. */
+/* flight.h - the last collectives of a rank, kept for the hour when one of them does not come
+ * back. */
 #ifndef WEIR_COLL_FLIGHT_H
 #define WEIR_COLL_FLIGHT_H
 #include "net/net.h"
@@ -20,7 +21,8 @@ typedef struct weir_flight {
     weir_leg leg[WEIR_LEGS];
 } weir_flight;
 
-weir_leg *weir_flight_begin(weir_group *, const char *coll, const char *verb, size_t bytes); /* NULL: nobody records */
+/* NULL: nobody records */
+weir_leg *weir_flight_begin(weir_group *, const char *coll, const char *verb, size_t bytes);
 weir_err weir_flight_end(weir_group *, weir_leg *, weir_err);
 /* A line each, oldest first; how long ago they began, by this clock. */
 void weir_flight_write(const weir_flight *, double now, FILE *);

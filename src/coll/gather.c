@@ -16,16 +16,21 @@ static bool in_a_row(const size_t *off, const size_t *len, int p)
     return true;
 }
 
-/* Pieces a, a + 1, ... of them n, modulo p, for or from `member`: one leg, or two where they pass the end. */
+/* Pieces a, a + 1, ... of them n, modulo p, for or from `member`: one leg, or two where they pass
+ * the end. */
 static int legs(const gathering *g, int member, int a, int n, weir_leg leg[2])
 {
     int p = g->talk->group->size, first = a + n > p ? p - a : n;
 
-    leg[0] = (weir_leg){.member = member, .at = g->off[a], .bytes = g->off[a + first - 1] + g->len[a + first - 1] - g->off[a]};
+    leg[0] = (weir_leg){.member = member,
+                        .at = g->off[a],
+                        .bytes = g->off[a + first - 1] + g->len[a + first - 1] - g->off[a]};
     if (first == n)
         return 1;
-    leg[1] = (weir_leg){
-        .member = member, .at = g->off[0], .bytes = g->off[n - first - 1] + g->len[n - first - 1] - g->off[0], .stream = 1};
+    leg[1] = (weir_leg){.member = member,
+                        .at = g->off[0],
+                        .bytes = g->off[n - first - 1] + g->len[n - first - 1] - g->off[0],
+                        .stream = 1};
     return 2;
 }
 
@@ -36,7 +41,8 @@ static weir_err gather_by_powers(const gathering *g)
 
     for (int d = 1; d < p; d *= 2) {
         bool even = !(p & (p - 1));
-        int to = even ? me ^ d : (me - d + p) % p, from = even ? to : (me + d) % p, n = d < p - d ? d : p - d;
+        int to = even ? me ^ d : (me - d + p) % p, from = even ? to : (me + d) % p,
+            n = d < p - d ? d : p - d;
         int ours = even ? me & ~(d - 1) : me, theirs = even ? ours ^ d : from;
         int outs = legs(g, to, ours, n, out), ins = legs(g, from, theirs, n, in);
         WEIR_TRY(weir_talk_trade(g->talk, out, outs, in, ins, WEIR_LAND));
@@ -64,7 +70,8 @@ weir_err weir_gather(weir_talk *t, const size_t *off, const size_t *len)
     return in_a_row(off, len, t->group->size) ? gather_by_powers(&g) : gather_round(&g);
 }
 
-weir_err weir_talk_allgather(void *self, weir_group *group, void *all, const size_t *off, const size_t *len)
+weir_err weir_talk_allgather(void *self, weir_group *group, void *all, const size_t *off,
+                             const size_t *len)
 {
     weir_talk_begin(self, group, all, 0, NULL);
     return weir_talk_end(self, weir_gather(self, off, len));

@@ -1,4 +1,5 @@
-/* halves.c - powers of two: halving, its way back, the fold of who is left over, and the dealing out of pieces. */
+/* halves.c - powers of two: halving, its way back, the fold of who is left over, and the dealing
+ * out of pieces. */
 #include "coll/parts.h"
 
 int weir_floor2(int n)
@@ -10,7 +11,10 @@ int weir_floor2(int n)
     return q;
 }
 
-static int member_of(const weir_halves *h, int id) { return h->first + (id < h->fold ? 2 * id + 1 : id + h->fold); }
+static int member_of(const weir_halves *h, int id)
+{
+    return h->first + (id < h->fold ? 2 * id + 1 : id + h->fold);
+}
 
 /* ---- the fold ---- */
 
@@ -23,7 +27,10 @@ weir_halves weir_fold(const weir_group *g)
     return (weir_halves){.fold = fold, .size = q, .whole = q, .id = id};
 }
 
-static weir_leg everything(const weir_talk *t, int member) { return (weir_leg){.member = member, .bytes = t->units * t->unit}; }
+static weir_leg everything(const weir_talk *t, int member)
+{
+    return (weir_leg){.member = member, .bytes = t->units * t->unit};
+}
 
 weir_err weir_fold_in(weir_talk *t, const weir_halves *h)
 {
@@ -73,7 +80,8 @@ weir_err weir_halve(weir_talk *t, const weir_halves *h)
 {
     for (int d = h->size / 2; d && h->id >= 0; d /= 2) {
         int other = h->id ^ d, ours = h->id & ~(d - 1), theirs = ours ^ d;
-        WEIR_TRY(weir_talk_swap(t, pieces(t, h, other, theirs, d), pieces(t, h, other, ours, d), WEIR_AFTER));
+        WEIR_TRY(weir_talk_swap(t, pieces(t, h, other, theirs, d), pieces(t, h, other, ours, d),
+                                WEIR_AFTER));
     }
     return WEIR_OK;
 }
@@ -82,18 +90,21 @@ weir_err weir_unhalve(weir_talk *t, const weir_halves *h)
 {
     for (int d = 1; d < h->size && h->id >= 0; d *= 2) {
         int other = h->id ^ d, ours = h->id & ~(d - 1), theirs = ours ^ d;
-        WEIR_TRY(weir_talk_swap(t, pieces(t, h, other, ours, d), pieces(t, h, other, theirs, d), WEIR_LAND));
+        WEIR_TRY(weir_talk_swap(t, pieces(t, h, other, ours, d), pieces(t, h, other, theirs, d),
+                                WEIR_LAND));
     }
     return WEIR_OK;
 }
 
 /* ---- dealing out ---- */
 
-/* The part of member i's piece that lies in piece `id`; false: none. Of an empty piece one id is in charge. */
+/* The part of member i's piece that lies in piece `id`; false: none. Of an empty piece one id is in
+ * charge. */
 static bool common(const weir_talk *t, const weir_halves *h, int id, int i, weir_leg *leg)
 {
     int p = t->group->size;
-    size_t lo = weir_cut(t->units, p, i) * t->unit, hi = weir_cut(t->units, p, i + 1) * t->unit, at, bytes;
+    size_t lo = weir_cut(t->units, p, i) * t->unit, hi = weir_cut(t->units, p, i + 1) * t->unit, at,
+           bytes;
 
     if (lo == hi) {
         *leg = (weir_leg){.at = lo};
@@ -106,7 +117,8 @@ static bool common(const weir_talk *t, const weir_halves *h, int id, int i, weir
     return lo < hi;
 }
 
-enum { LEGS = WEIR_TALK_FLOWS / 2 }; /* a piece is shorter than an id's: it meets two of them, and those meet three pieces */
+/* a piece is shorter than an id's: it meets two of them, and those meet three pieces */
+enum { LEGS = WEIR_TALK_FLOWS / 2 };
 
 weir_err weir_deal(weir_talk *t, const weir_halves *h)
 {

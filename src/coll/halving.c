@@ -1,22 +1,26 @@
 /* halving.c - recursive halving, and doubling back: as few bytes as the ring, in 2 lg p steps.
  *
- * Words: q is the largest power of two of members. Member i's partners are i ^ q/2, ..., i ^ 1: with each it shares what it still
- * holds, gives one half and adds to the other; it ends with piece i of q. The way back is the same backwards. Who is beyond q
- * is folded: its neighbour stands for both. */
+ * Words: q is the largest power of two of members. Member i's partners are i ^ q/2, ..., i ^ 1:
+ * with each it shares what it still holds, gives one half and adds to the other; it ends with piece
+ * i of q. The way back is the same backwards. Who is beyond q is folded: its neighbour stands for
+ * both. */
 #include "coll/parts.h"
 
-static weir_err allreduce(void *self, weir_group *group, void *buf, size_t units, const weir_sum *sum)
+static weir_err allreduce(void *self, weir_group *group, void *buf, size_t units,
+                          const weir_sum *sum)
 {
     weir_halves h = weir_fold(group);
     weir_err err;
 
     weir_talk_begin(self, group, buf, units, sum);
-    if (!(err = weir_fold_in(self, &h)) && !(err = weir_halve(self, &h)) && !(err = weir_unhalve(self, &h)))
+    if (!(err = weir_fold_in(self, &h)) && !(err = weir_halve(self, &h)) &&
+        !(err = weir_unhalve(self, &h)))
         err = weir_fold_out(self, &h);
     return weir_talk_end(self, err);
 }
 
-static weir_err reduce_scatter(void *self, weir_group *group, void *buf, size_t units, const weir_sum *sum)
+static weir_err reduce_scatter(void *self, weir_group *group, void *buf, size_t units,
+                               const weir_sum *sum)
 {
     weir_halves h = weir_fold(group);
     weir_err err;
@@ -28,7 +32,9 @@ static weir_err reduce_scatter(void *self, weir_group *group, void *buf, size_t 
 }
 
 const weir_coll weir_coll_halving = {
-    .plug = {"halving", "recursive halving, and doubling back: fewest bytes in 2 lg p steps; best on 2, 4, 8, ... ranks",
+    .plug = {"halving",
+             "recursive halving, and doubling back: fewest bytes in 2 lg p steps; best on 2, 4, 8, "
+             "... ranks",
              sizeof(weir_talk), weir_talk_options},
     .open = weir_talk_open,
     .allreduce = allreduce,

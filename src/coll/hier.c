@@ -1,9 +1,11 @@
-/* hier.c - within machines, between machines, within again: what is slow to cross is crossed by as little as can be.
+/* hier.c - within machines, between machines, within again: what is slow to cross is crossed by as
+ * little as can be.
  *
- * Words: the members of one machine are its inner group. Where all machines have equally many, the i-th members of all make up an
- * outer group, and each of these groups carries one piece: reduce-scatter inside, all-reduce between, all-gather inside. Where they
- * have not, the first of each machine are the only outer group: all-reduce inside, all-reduce between the first, broadcast inside.
- * On one machine, or with one member a machine, it is its inner or outer collective. */
+ * Words: the members of one machine are its inner group. Where all machines have equally many, the
+ * i-th members of all make up an outer group, and each of these groups carries one piece:
+ * reduce-scatter inside, all-reduce between, all-gather inside. Where they have not, the first of
+ * each machine are the only outer group: all-reduce inside, all-reduce between the first, broadcast
+ * inside. On one machine, or with one member a machine, it is its inner or outer collective. */
 #include "coll/parts.h"
 
 enum { INNER_ID = 64, OUTER_ID = 128 }; /* added to the group's id: see coll.h */
@@ -13,7 +15,7 @@ typedef struct hier {
     const char *inner_spec, *outer_spec;
     int64_t each;
     int size, me, machines;
-    bool equal, leads; /* leads: has an outer group */
+    bool equal, leads;    /* leads: has an outer group */
     int *machine, *place; /* by member: which machine, and which of its members */
     int *count;           /* by machine: its members */
     int *table;           /* members, sorted by machine; machine m's from start[m] on */
@@ -25,9 +27,11 @@ typedef struct hier {
 
 static const weir_opt options[] = {
     WEIR_TALK_OPTIONS,
-    {"inner", WEIR_OPT_TEXT, offsetof(hier, inner_spec), "auto", "collective within a machine: ring, or [ring:window=4,segment=65536]"},
+    {"inner", WEIR_OPT_TEXT, offsetof(hier, inner_spec), "auto",
+     "collective within a machine: ring, or [ring:window=4,segment=65536]"},
     {"outer", WEIR_OPT_TEXT, offsetof(hier, outer_spec), "auto", "collective between machines"},
-    {"each", WEIR_OPT_INT, offsetof(hier, each), "0", "so many ranks in a row make up a machine (0: as they really lie)", .min = 0, .max = 1e9},
+    {"each", WEIR_OPT_INT, offsetof(hier, each), "0",
+     "so many ranks in a row make up a machine (0: as they really lie)", .min = 0, .max = 1e9},
     {0},
 };
 
@@ -44,7 +48,9 @@ static weir_err room(hier *h, const weir_group *g, weir_arena *a)
     h->start = WEIR_NEW(a, int, p + 1);
     h->off = WEIR_NEW(a, size_t, p);
     h->len = WEIR_NEW(a, size_t, p);
-    return h->machine && h->place && h->count && h->table && h->start && h->off && h->len ? WEIR_OK : weir_fail_nomem(p * 36);
+    return h->machine && h->place && h->count && h->table && h->start && h->off && h->len
+               ? WEIR_OK
+               : weir_fail_nomem(p * 36);
 }
 
 /* Numbers the machines in the order in which members meet them. `seen` has room for every rank. */
@@ -66,7 +72,10 @@ static void number(hier *h, const weir_group *g, int *seen)
         h->equal = h->equal && h->count[m] == h->count[0];
 }
 
-static int member(const hier *h, int machine, int place) { return h->table[h->start[machine] + place]; }
+static int member(const hier *h, int machine, int place)
+{
+    return h->table[h->start[machine] + place];
+}
 
 static weir_err open_inner(hier *h, const weir_group *g, weir_arena *a)
 {
@@ -116,8 +125,10 @@ static weir_err same(const hier *h, const weir_group *g)
 {
     if (h->size == g->size && h->me == g->me && g->member[g->me] == h->inner.member[h->inner.me])
         return WEIR_OK;
-    return weir_fail(WEIR_MISFIT, "hier was opened for member %d of %d and is used by member %d of %d: open it anew", h->me, h->size, g->me,
-                     g->size);
+    return weir_fail(
+        WEIR_MISFIT,
+        "hier was opened for member %d of %d and is used by member %d of %d: open it anew", h->me,
+        h->size, g->me, g->size);
 }
 
 /* ---- verbs ---- */
@@ -158,7 +169,8 @@ static weir_err firsts(hier *h, void *buf, size_t units, const weir_sum *sum)
     return weir_broadcast(&h->in, &h->inner, 0, buf, units * sum->unit);
 }
 
-static weir_err allreduce(void *self, weir_group *group, void *buf, size_t units, const weir_sum *sum)
+static weir_err allreduce(void *self, weir_group *group, void *buf, size_t units,
+                          const weir_sum *sum)
 {
     hier *h = self;
 
@@ -168,8 +180,10 @@ static weir_err allreduce(void *self, weir_group *group, void *buf, size_t units
     return h->equal ? pieces(h, buf, units, sum) : firsts(h, buf, units, sum);
 }
 
-/* With two levels an all-reduce: whose piece is where inside has nothing to do with whose it is in the end. */
-static weir_err reduce_scatter(void *self, weir_group *group, void *buf, size_t units, const weir_sum *sum)
+/* With two levels an all-reduce: whose piece is where inside has nothing to do with whose it is in
+ * the end. */
+static weir_err reduce_scatter(void *self, weir_group *group, void *buf, size_t units,
+                               const weir_sum *sum)
 {
     hier *h = self;
 
@@ -182,7 +196,8 @@ static weir_err reduce_scatter(void *self, weir_group *group, void *buf, size_t 
 }
 
 /* First what the i-th of all machines have, then machine by machine what each has of it. */
-static weir_err allgather(void *self, weir_group *group, void *all, const size_t *off, const size_t *len)
+static weir_err allgather(void *self, weir_group *group, void *all, const size_t *off,
+                          const size_t *len)
 {
     hier *h = self;
 
@@ -217,11 +232,15 @@ static weir_err broadcast(void *self, weir_group *group, int root, void *buf, si
         WEIR_TRY(weir_broadcast(&h->in, &h->inner, h->place[root], buf, bytes));
     if (h->place[group->me] == relay)
         WEIR_TRY(weir_broadcast(&h->out, &h->outer, home, buf, bytes));
-    return h->machine[group->me] == home ? WEIR_OK : weir_broadcast(&h->in, &h->inner, relay, buf, bytes);
+    return h->machine[group->me] == home ? WEIR_OK
+                                         : weir_broadcast(&h->in, &h->inner, relay, buf, bytes);
 }
 
 const weir_coll weir_coll_hier = {
-    .plug = {"hier", "within machines, between machines, within again: for machines with several ranks each", sizeof(hier), options},
+    .plug =
+        {"hier",
+         "within machines, between machines, within again: for machines with several ranks each",
+         sizeof(hier), options},
     .open = open_both,
     .memory = memory,
     .allreduce = allreduce,

@@ -1,5 +1,6 @@
-/* mpi.c - MPI's own collectives, for all ranks of an mpi world. Their order of adding, and that every rank gets the same bits, are
- * MPI's to keep; what they send is counted as the ring would send it. */
+/* mpi.c - MPI's own collectives, for all ranks of an mpi world. Their order of adding, and that
+ * every rank gets the same bits, are MPI's to keep; what they send is counted as the ring would
+ * send it. */
 #include "coll/coll.h"
 #include "net/mpi_coll.h"
 
@@ -21,7 +22,10 @@ static const char *fits(const void *self, const weir_group *g)
 /* A ring takes in as much as it sends. */
 static void count(weir_group *g, size_t bytes) { weir_net_count_shared(g->net, bytes, bytes); }
 
-static size_t piece(size_t units, int size, int i) { return weir_cut(units, size, i + 1) - weir_cut(units, size, i); }
+static size_t piece(size_t units, int size, int i)
+{
+    return weir_cut(units, size, i + 1) - weir_cut(units, size, i);
+}
 
 static weir_err allreduce(void *self, weir_group *g, void *buf, size_t units, const weir_sum *sum)
 {
@@ -33,7 +37,8 @@ static weir_err allreduce(void *self, weir_group *g, void *buf, size_t units, co
     return WEIR_OK;
 }
 
-static weir_err reduce_scatter(void *self, weir_group *g, void *buf, size_t units, const weir_sum *sum)
+static weir_err reduce_scatter(void *self, weir_group *g, void *buf, size_t units,
+                               const weir_sum *sum)
 {
     (void)self;
     if (!units)
@@ -43,7 +48,8 @@ static weir_err reduce_scatter(void *self, weir_group *g, void *buf, size_t unit
     return WEIR_OK;
 }
 
-static weir_err allgather(void *self, weir_group *g, void *all, const size_t *off, const size_t *len)
+static weir_err allgather(void *self, weir_group *g, void *all, const size_t *off,
+                          const size_t *len)
 {
     size_t sum = 0;
 

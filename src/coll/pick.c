@@ -1,4 +1,5 @@
-/* pick.c - what `--coll auto` stands for: a fixed table of what links cost, and the formulas of coll.h; so that a run repeats. */
+/* pick.c - what `--coll auto` stands for: a fixed table of what links cost, and the formulas of
+ * coll.h; so that a run repeats. */
 #include "coll/parts.h"
 #include <string.h>
 
@@ -11,11 +12,15 @@ typedef struct path {
 
 static const path paths[] = {
     {"zmq", false, 40e-6, 1.5e9}, {"zmq", true, 60e-6, 0.118e9}, {"mpi", false, 1.5e-6, 4e9},
-    {"mpi", true, 3e-6, 1.2e9},   {NULL, false, 40e-6, 1.5e9},  {NULL, true, 60e-6, 0.118e9},
+    {"mpi", true, 3e-6, 1.2e9},   {NULL, false, 40e-6, 1.5e9},   {NULL, true, 60e-6, 0.118e9},
 };
 
-static const double ADD_RATE = 6e9;  /* bytes added a second */
-enum { TREE_SEGMENT = 32768, EAGER = 16384, FEW = 4096 /* bytes for which two levels are not worth their steps */ };
+static const double ADD_RATE = 6e9; /* bytes added a second */
+enum {
+    TREE_SEGMENT = 32768,
+    EAGER = 16384,
+    FEW = 4096 /* bytes for which two levels are not worth their steps */
+};
 
 static const path *path_of(const weir_group *g, bool apart)
 {
@@ -28,7 +33,11 @@ static const path *path_of(const weir_group *g, bool apart)
 
 /* ---- what an all-reduce takes ---- */
 
-typedef struct job { int p, q, lg; double bytes, wire, message; } job; /* wire: seconds for all bytes once; lg: of q */
+/* wire: seconds for all bytes once; lg: of q */
+typedef struct job {
+    int p, q, lg;
+    double bytes, wire, message;
+} job;
 
 static double ring(const job *j)
 {
@@ -44,11 +53,12 @@ static double halving(const job *j)
 {
     double share = (j->q - 1.0) / j->q, fold = j->p > j->q;
 
-    return 2 * (j->lg + fold) * j->message + 2 * (share + fold) * j->wire + (share + fold) * j->bytes / ADD_RATE;
+    return 2 * (j->lg + fold) * j->message + 2 * (share + fold) * j->wire +
+           (share + fold) * j->bytes / ADD_RATE;
 }
 
-/* What the smaller blocks send goes while the largest one halves, and takes hardly more time than its messages do; unless it is long,
- * and has to wait until somebody asks for it. */
+/* What the smaller blocks send goes while the largest one halves, and takes hardly more time than
+ * its messages do; unless it is long, and has to wait until somebody asks for it. */
 static double blocks(const job *j)
 {
     double share = j->p > j->q ? 1 : (j->q - 1.0) / j->q;
@@ -56,7 +66,8 @@ static double blocks(const job *j)
 
     for (int left = j->p - j->q, larger = j->q; left;) {
         int own = weir_floor2(left);
-        time += 2 * (1 + (double)larger / own / 16) * j->message + (j->bytes / larger >= EAGER ? 1.3 * j->wire / own : 0);
+        time += 2 * (1 + (double)larger / own / 16) * j->message +
+                (j->bytes / larger >= EAGER ? 1.3 * j->wire / own : 0);
         larger = own;
         left -= own;
     }
@@ -66,16 +77,27 @@ static double blocks(const job *j)
 static double tree(const job *j)
 {
     double segment = j->bytes / 2 < TREE_SEGMENT ? j->bytes / 2 : TREE_SEGMENT;
-    double fill = 2 * (j->lg + (j->p > j->q)) * (j->message + (j->bytes > 0 ? segment / j->bytes * j->wire : 0));
+    double fill = 2 * (j->lg + (j->p > j->q)) *
+                  (j->message + (j->bytes > 0 ? segment / j->bytes * j->wire : 0));
 
     return fill + 2 * j->wire + j->bytes / ADD_RATE;
 }
 
 static const char *cheapest(const weir_group *g, const path *path, size_t bytes)
 {
-    static const struct { const char *name; double (*time)(const job *); } known[] = {
-        {"doubling", doubling}, {"halving", halving}, {"ring", ring}, {"blocks", blocks}, {"tree", tree}};
-    job j = {.p = g->size, .q = weir_floor2(g->size), .bytes = (double)bytes, .wire = (double)bytes / path->rate, .message = path->message};
+    static const struct {
+        const char *name;
+        double (*time)(const job *);
+    } known[] = {{"doubling", doubling},
+                 {"halving", halving},
+                 {"ring", ring},
+                 {"blocks", blocks},
+                 {"tree", tree}};
+    job j = {.p = g->size,
+             .q = weir_floor2(g->size),
+             .bytes = (double)bytes,
+             .wire = (double)bytes / path->rate,
+             .message = path->message};
     double least = 0;
     size_t best = 0;
 

@@ -1,13 +1,15 @@
 /* ring.c - every member talks to its right and hears its left neighbour.
  *
- * Words: the buffer is cut in p pieces. In ring step s member r sends piece (r - 1 - s) and receives piece (r - 2 - s), modulo p.
- * During the first p - 1 steps what comes in is added (reduce-scatter: member r ends with piece r whole); during the next p - 1 it
- * replaces (all-gather). A piece travels in segments, so that adding overlaps receiving; item k is segment k mod nseg of step
- * k / nseg. Item k may leave when item k - nseg, the same segment one step earlier, has come in. Up to `window` receives are
- * posted ahead, and as many sends are under way.
+ * Words: the buffer is cut in p pieces. In ring step s member r sends piece (r - 1 - s) and
+ * receives piece (r - 2 - s), modulo p. During the first p - 1 steps what comes in is added
+ * (reduce-scatter: member r ends with piece r whole); during the next p - 1 it replaces
+ * (all-gather). A piece travels in segments, so that adding overlaps receiving; item k is segment k
+ * mod nseg of step k / nseg. Item k may leave when item k - nseg, the same segment one step
+ * earlier, has come in. Up to `window` receives are posted ahead, and as many sends are under way.
  *
- * An all-gather lands straight in the buffer, where an earlier send of the same piece may not have been reported done yet: what
- * lands there depends on that send having been read by the neighbour, so its bytes are no longer needed. */
+ * An all-gather lands straight in the buffer, where an earlier send of the same piece may not have
+ * been reported done yet: what lands there depends on that send having been read by the neighbour,
+ * so its bytes are no longer needed. */
 #include "coll/coll.h"
 #include <string.h>
 
@@ -19,8 +21,10 @@ typedef struct ring {
 } ring;
 
 static const weir_opt options[] = {
-    {"segment", WEIR_OPT_INT, offsetof(ring, segment), "0", "bytes of a piece that travel together; 0: by its length", .min = 0, .max = 1 << 30},
-    {"window", WEIR_OPT_INT, offsetof(ring, window), "16", "segments under way at once", .min = 1, .max = WINDOW},
+    {"segment", WEIR_OPT_INT, offsetof(ring, segment), "0",
+     "bytes of a piece that travel together; 0: by its length", .min = 0, .max = 1 << 30},
+    {"window", WEIR_OPT_INT, offsetof(ring, window), "16", "segments under way at once", .min = 1,
+     .max = WINDOW},
     {0},
 };
 
@@ -30,11 +34,11 @@ typedef struct trip {
     weir_group *group;
     char *buf; /* NULL: dry */
     const weir_sum *sum;
-    size_t units;             /* pieces by weir_cut of these ... */
-    const size_t *off, *len;  /* ... or, for an all-gather of unequal lengths, as given, in bytes */
-    size_t segment;           /* bytes, a multiple of the unit */
-    int nseg, adds, items;    /* items [0, adds) are added, [adds, items) replace */
-    int shift;                /* step 0 sends piece r - shift */
+    size_t units;            /* pieces by weir_cut of these ... */
+    const size_t *off, *len; /* ... or, for an all-gather of unequal lengths, as given, in bytes */
+    size_t segment;          /* bytes, a multiple of the unit */
+    int nseg, adds, items;   /* items [0, adds) are added, [adds, items) replace */
+    int shift;               /* step 0 sends piece r - shift */
     uint32_t turn;
 } trip;
 
@@ -74,7 +78,8 @@ static void post(trip *t, int k)
     char *at = item(t, k, 1, &bytes);
     bool lands = k >= t->adds && bytes && at;
 
-    weir_net_recv(t->group->net, neighbour(t, -1), weir_tag(WEIR_CHANNEL_COLL, t->turn, (uint32_t)k), WEIR_EXACT, lands ? at : NULL,
+    weir_net_recv(t->group->net, neighbour(t, -1),
+                  weir_tag(WEIR_CHANNEL_COLL, t->turn, (uint32_t)k), WEIR_EXACT, lands ? at : NULL,
                   lands ? bytes : 0, &t->self->in[k % t->self->window]);
 }
 
@@ -86,7 +91,8 @@ static weir_err send(trip *t, int k)
 
     if (k >= t->self->window)
         WEIR_TRY(weir_net_wait_all(t->group->net, op, 1, 0));
-    weir_net_send(t->group->net, neighbour(t, 1), weir_tag(WEIR_CHANNEL_COLL, t->turn, (uint32_t)k), at, bytes, op);
+    weir_net_send(t->group->net, neighbour(t, 1), weir_tag(WEIR_CHANNEL_COLL, t->turn, (uint32_t)k),
+                  at, bytes, op);
     return WEIR_OK;
 }
 
@@ -96,7 +102,9 @@ static weir_err hear(trip *t, weir_op *op, size_t bytes)
     weir_err err = weir_net_wait_all(t->group->net, op, 1, 0);
 
     if (err == WEIR_BIG || (!err && op->len != bytes))
-        return weir_fail(WEIR_MISFIT, "rank %d sent %zu bytes where %zu were expected: the ranks do not run the same collective",
+        return weir_fail(WEIR_MISFIT,
+                         "rank %d sent %zu bytes where %zu were expected: the ranks do not run the "
+                         "same collective",
                          op->peer, op->len, bytes);
     return err;
 }
@@ -146,24 +154,38 @@ static weir_err go(trip *t)
     return err;
 }
 
-/* How many segments a piece of at most `most` bytes needs; at least one, so that even nothing is said. Where nobody says how long they are, a piece is passed on in some 16 segments, unless that makes them too short or too long: with few, neighbours
- * wait for each other at the end of each piece. */
+/* How many segments a piece of at most `most` bytes needs; at least one, so that even nothing is
+ * said. Where nobody says how long they are, a piece is passed on in some 16 segments, unless that
+ * makes them too short or too long: with few, neighbours wait for each other at the end of each
+ * piece. */
 static void cut_segments(trip *t, size_t most, size_t unit)
 {
     size_t fit = most / PARTS < SHORT ? SHORT : most / PARTS > LONG ? LONG : most / PARTS, segment;
 
     t->nseg = most ? (int)((most + fit - 1) / fit) : 1;
-    segment = t->self->segment ? (size_t)t->self->segment / unit * unit : ((most + (size_t)t->nseg - 1) / (size_t)t->nseg + unit - 1) / unit * unit; /* all alike */
+    /* all alike */
+    segment = t->self->segment
+                  ? (size_t)t->self->segment / unit * unit
+                  : ((most + (size_t)t->nseg - 1) / (size_t)t->nseg + unit - 1) / unit * unit;
     t->segment = segment ? segment : unit;
     t->nseg = most ? (int)((most + t->segment - 1) / t->segment) : 1;
 }
 
-static char *buffer(const weir_group *group, void *buf) { return weir_net_dry(group->net) ? NULL : buf; }
+static char *buffer(const weir_group *group, void *buf)
+{
+    return weir_net_dry(group->net) ? NULL : buf;
+}
 
-static weir_err reduce(void *self, weir_group *group, void *buf, size_t units, const weir_sum *sum, int steps)
+static weir_err reduce(void *self, weir_group *group, void *buf, size_t units, const weir_sum *sum,
+                       int steps)
 {
     int p = group->size;
-    trip t = {.self = self, .group = group, .buf = buffer(group, buf), .sum = sum, .units = units, .shift = 1};
+    trip t = {.self = self,
+              .group = group,
+              .buf = buffer(group, buf),
+              .sum = sum,
+              .units = units,
+              .shift = 1};
 
     t.turn = weir_coll_turn(group);
     cut_segments(&t, (units + (size_t)p - 1) / (size_t)p * sum->unit, sum->unit);
@@ -172,19 +194,27 @@ static weir_err reduce(void *self, weir_group *group, void *buf, size_t units, c
     return go(&t);
 }
 
-static weir_err allreduce(void *self, weir_group *group, void *buf, size_t units, const weir_sum *sum)
+static weir_err allreduce(void *self, weir_group *group, void *buf, size_t units,
+                          const weir_sum *sum)
 {
     return reduce(self, group, buf, units, sum, 2 * (group->size - 1));
 }
 
-static weir_err reduce_scatter(void *self, weir_group *group, void *buf, size_t units, const weir_sum *sum)
+static weir_err reduce_scatter(void *self, weir_group *group, void *buf, size_t units,
+                               const weir_sum *sum)
 {
     return reduce(self, group, buf, units, sum, group->size - 1);
 }
 
-static weir_err allgather(void *self, weir_group *group, void *all, const size_t *off, const size_t *len)
+static weir_err allgather(void *self, weir_group *group, void *all, const size_t *off,
+                          const size_t *len)
 {
-    trip t = {.self = self, .group = group, .buf = buffer(group, all), .off = off, .len = len, .turn = weir_coll_turn(group)};
+    trip t = {.self = self,
+              .group = group,
+              .buf = buffer(group, all),
+              .off = off,
+              .len = len,
+              .turn = weir_coll_turn(group)};
     size_t most = 0;
 
     for (int i = 0; i < group->size; i++)
@@ -194,21 +224,28 @@ static weir_err allgather(void *self, weir_group *group, void *all, const size_t
     return go(&t);
 }
 
-/* Down the ring from the root: hear a segment, pass it on; the root's left neighbour passes nothing on. */
+/* Down the ring from the root: hear a segment, pass it on; the root's left neighbour passes nothing
+ * on. */
 static weir_err broadcast(void *self, weir_group *group, int root, void *buf, size_t bytes)
 {
-    trip t = {.self = self, .group = group, .buf = buffer(group, buf), .turn = weir_coll_turn(group)};
-    int p = group->size, far = (group->me - root + p) % p, posted = 0, sent = 0, window = (int)t.self->window;
+    trip t = {.self = self,
+              .group = group,
+              .buf = buffer(group, buf),
+              .turn = weir_coll_turn(group)};
+    int p = group->size, far = (group->me - root + p) % p, posted = 0, sent = 0,
+        window = (int)t.self->window;
     weir_err err = WEIR_OK;
 
     cut_segments(&t, bytes, 1);
     for (int k = 0; k < t.nseg && !err; k++) {
-        size_t from = (size_t)k * t.segment, n = bytes - from < t.segment ? bytes - from : t.segment;
+        size_t from = (size_t)k * t.segment,
+               n = bytes - from < t.segment ? bytes - from : t.segment;
         char *at = t.buf ? t.buf + from : NULL;
         uint64_t tag = weir_tag(WEIR_CHANNEL_COLL, t.turn, (uint32_t)k);
         weir_op *in = &t.self->in[0], *out = &t.self->out[k % window];
         if (far) {
-            weir_net_recv(group->net, neighbour(&t, -1), tag, WEIR_EXACT, n ? at : NULL, at ? n : 0, in);
+            weir_net_recv(group->net, neighbour(&t, -1), tag, WEIR_EXACT, n ? at : NULL, at ? n : 0,
+                          in);
             posted = 1;
             err = hear(&t, in, n);
             weir_net_release(group->net, in); /* of nothing, where there is nothing to land */
@@ -228,7 +265,8 @@ static weir_err broadcast(void *self, weir_group *group, int root, void *buf, si
 }
 
 const weir_coll weir_coll_ring = {
-    .plug = {"ring", "neighbours in a ring, in segments: fewest bytes on any number of ranks", sizeof(ring), options},
+    .plug = {"ring", "neighbours in a ring, in segments: fewest bytes on any number of ranks",
+             sizeof(ring), options},
     .allreduce = allreduce,
     .reduce_scatter = reduce_scatter,
     .allgather = allgather,

@@ -1,14 +1,17 @@
 /* shm.c - ranks of one machine sum in place, in memory that all of them see.
  *
- * Buffers that lie in what `memory` gave are never copied: after a meeting each member takes a slice, reads it in everybody's
- * buffer and writes the sum into everybody's buffer, while the other slices have other owners; one more meeting, and all have all. So p
- * vectors cross the memory once each way, whatever p is.
+ * Buffers that lie in what `memory` gave are never copied: after a meeting each member takes a
+ * slice, reads it in everybody's buffer and writes the sum into everybody's buffer, while the other
+ * slices have other owners; one more meeting, and all have all. So p vectors cross the memory once
+ * each way, whatever p is.
  *
- * Other buffers, and short ones, go by the stage. Up to `small` bytes everybody copies its own there and, after the one meeting that
- * this takes, sums all for itself: a second meeting would cost more than the work it saves. Longer ones go in pieces of half a
- * stage, each copied in, summed as above, copied out.
+ * Other buffers, and short ones, go by the stage. Up to `small` bytes everybody copies its own
+ * there and, after the one meeting that this takes, sums all for itself: a second meeting would
+ * cost more than the work it saves. Longer ones go in pieces of half a stage, each copied in,
+ * summed as above, copied out.
  *
- * A sum is always taken in the order of the members: its bits depend neither on slices nor on the way. */
+ * A sum is always taken in the order of the members: its bits depend neither on slices nor on the
+ * way. */
 #include "coll/shm_room.h"
 #include <string.h>
 
@@ -22,8 +25,10 @@ typedef struct shm {
 } shm;
 
 static const weir_opt options[] = {
-    {"small", WEIR_OPT_INT, offsetof(shm, small), "1024", "bytes up to which everybody sums everything", .min = 0, .max = 1 << 20},
-    {"stage", WEIR_OPT_INT, offsetof(shm, stage), "1048576", "bytes at a time of buffers that lie elsewhere", .min = 4096, .max = 1 << 30},
+    {"small", WEIR_OPT_INT, offsetof(shm, small), "1024",
+     "bytes up to which everybody sums everything", .min = 0, .max = 1 << 20},
+    {"stage", WEIR_OPT_INT, offsetof(shm, stage), "1048576",
+     "bytes at a time of buffers that lie elsewhere", .min = 4096, .max = 1 << 30},
     {0},
 };
 
@@ -107,7 +112,8 @@ static weir_err meet(trip *t)
     return weir_shm_begin(t->room, &t->note, t->buf, &t->inside);
 }
 
-/* What is moved here counts as the ring's messages would: everybody sends all pieces but one, in each half of it. */
+/* What is moved here counts as the ring's messages would: everybody sends all pieces but one, in
+ * each half of it. */
 static void count(const trip *t, uint64_t all, uint64_t kept_out, uint64_t kept_in)
 {
     weir_net_count_shared(t->room->net, all - kept_out, all - kept_in);
@@ -133,7 +139,8 @@ static void slice(const trip *t, size_t n, size_t *lo, size_t *hi)
     *lo = *lo < n ? *lo : n;
 }
 
-/* Units [lo, hi) of all members' `at`: the sum lands in all of them, or in the first (who owns another piece) and in this one. */
+/* Units [lo, hi) of all members' `at`: the sum lands in all of them, or in the first (who owns
+ * another piece) and in this one. */
 static void add_up(const trip *t, char *const *at, size_t lo, size_t hi)
 {
     weir_shm_room *r = t->room;
@@ -220,13 +227,16 @@ static weir_err reduce_inside(trip *t)
     return meet(t);
 }
 
-static weir_err reduce(shm *s, weir_group *g, uint32_t verb, void *buf, size_t units, const weir_sum *sum)
+static weir_err reduce(shm *s, weir_group *g, uint32_t verb, void *buf, size_t units,
+                       const weir_sum *sum)
 {
     trip t;
     size_t step = (size_t)s->stage / sum->unit, n;
 
     if (!step)
-        return weir_fail(WEIR_MISFIT, "the collective shm cannot sum units of %zu bytes: its stage holds %lld", sum->unit, (long long)s->stage);
+        return weir_fail(WEIR_MISFIT,
+                         "the collective shm cannot sum units of %zu bytes: its stage holds %lld",
+                         sum->unit, (long long)s->stage);
     WEIR_TRY(start(s, g, verb, buf, units * sum->unit, &t));
     t.units = units, t.unit = sum->unit, t.sum = sum;
     count(&t, t.note.bytes, piece(&t, 0), piece(&t, -1));
@@ -249,7 +259,8 @@ static weir_err allreduce(void *self, weir_group *g, void *buf, size_t units, co
     return reduce(self, g, SUM, buf, units, sum);
 }
 
-static weir_err reduce_scatter(void *self, weir_group *g, void *buf, size_t units, const weir_sum *sum)
+static weir_err reduce_scatter(void *self, weir_group *g, void *buf, size_t units,
+                               const weir_sum *sum)
 {
     return reduce(self, g, SCATTER, buf, units, sum);
 }
@@ -273,7 +284,8 @@ static weir_err gather_staged(trip *t, const size_t *off, const size_t *len, siz
     do {
         char *first = weir_shm_stage(r, 0);
         if (part(t, len[r->me], from))
-            memcpy(first + (size_t)r->me * stride, t->buf + off[r->me] + from, part(t, len[r->me], from));
+            memcpy(first + (size_t)r->me * stride, t->buf + off[r->me] + from,
+                   part(t, len[r->me], from));
         WEIR_TRY(meet(t));
         for (int i = 0; i < r->size; i++)
             if (i != r->me && part(t, len[i], from))
@@ -295,7 +307,8 @@ static weir_err gather_inside(trip *t, const size_t *off, const size_t *len)
     return meet(t);
 }
 
-static weir_err allgather(void *self, weir_group *g, void *all, const size_t *off, const size_t *len)
+static weir_err allgather(void *self, weir_group *g, void *all, const size_t *off,
+                          const size_t *len)
 {
     size_t most = 0, end = 0, bytes = 0;
     trip t;
@@ -351,7 +364,8 @@ static weir_err broadcast(void *self, weir_group *g, int root, void *buf, size_t
 }
 
 const weir_coll weir_coll_shm = {
-    .plug = {"shm", "ranks of one machine sum in place, in memory they have in common", sizeof(shm), options},
+    .plug = {"shm", "ranks of one machine sum in place, in memory they have in common", sizeof(shm),
+             options},
     .fits = fits,
     .open = open_shm,
     .memory = memory,

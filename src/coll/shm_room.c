@@ -54,12 +54,14 @@ weir_err weir_shm_room_open(weir_group *group, size_t half, weir_arena *arena, w
 
 bool weir_shm_room_is(const weir_shm_room *r, const weir_group *g)
 {
-    return r->net == g->net && r->id == g->id && r->size == g->size && r->me == g->me && r->generation == weir_net_generation(g->net);
+    return r->net == g->net && r->id == g->id && r->size == g->size && r->me == g->me &&
+           r->generation == weir_net_generation(g->net);
 }
 
-/* Pages lie between parts, so that the same element of many parts does not fall into one set of a cache, or into one bank of memory: with
- * one page, 128 MiB take half as long again. */
-weir_err weir_shm_room_memory(weir_shm_room *r, weir_group *group, size_t bytes, weir_arena *arena, void **mine)
+/* Pages lie between parts, so that the same element of many parts does not fall into one set of a
+ * cache, or into one bank of memory: with one page, 128 MiB take half as long again. */
+weir_err weir_shm_room_memory(weir_shm_room *r, weir_group *group, size_t bytes, weir_arena *arena,
+                              void **mine)
 {
     weir_shm_region *g = WEIR_NEW(arena, weir_shm_region, 1);
     void *at;
@@ -129,8 +131,11 @@ weir_err weir_shm_begin(weir_shm_room *r, const weir_shm_note *note, const void 
     for (int i = 0; i < r->size; i++) {
         weir_shm_note n = r->slot[i].note[turn];
         if (n.bytes != note->bytes || n.verb != note->verb || n.root != note->root)
-            return weir_fail(WEIR_MISFIT, "rank %d is at another collective (of %llu bytes) than rank %d (of %llu)", r->member[i],
-                             (unsigned long long)n.bytes, r->member[r->me], (unsigned long long)note->bytes);
+            return weir_fail(
+                WEIR_MISFIT,
+                "rank %d is at another collective (of %llu bytes) than rank %d (of %llu)",
+                r->member[i], (unsigned long long)n.bytes, r->member[r->me],
+                (unsigned long long)note->bytes);
         r->at[i] = n.where == WEIR_SHM_OUTSIDE ? NULL : seen(r, i, n.where);
         *inside = *inside && r->at[i];
     }

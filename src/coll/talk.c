@@ -48,7 +48,10 @@ void weir_talk_begin(weir_talk *t, weir_group *group, void *buf, size_t units, c
 
 /* ---- one flow ---- */
 
-static weir_op *op_of(const weir_talk *t, const weir_flow *f, int k) { return &f->op[k % t->window]; }
+static weir_op *op_of(const weir_talk *t, const weir_flow *f, int k)
+{
+    return &f->op[k % t->window];
+}
 
 /* Where segment k lies and how long it is. */
 static char *segment(const weir_talk *t, const weir_flow *f, int k, size_t *bytes)
@@ -65,7 +68,8 @@ static void post(weir_talk *t, weir_flow *f)
     char *at = segment(t, f, f->begun, &bytes);
     bool lands = f->lands && at && bytes;
 
-    weir_net_recv(t->net, f->peer, f->tag, ~CHECK_MASK, lands ? at : NULL, lands ? bytes : 0, op_of(t, f, f->begun));
+    weir_net_recv(t->net, f->peer, f->tag, ~CHECK_MASK, lands ? at : NULL, lands ? bytes : 0,
+                  op_of(t, f, f->begun));
     f->begun++;
 }
 
@@ -93,7 +97,8 @@ weir_err weir_flow_open(weir_talk *t, const weir_leg *leg, bool out, weir_how ho
     *f = (weir_flow){.peer = t->group->member[leg->member],
                      .out = out,
                      .lands = how == WEIR_LAND,
-                     .tag = weir_tag(WEIR_CHANNEL_COLL, t->turn, (uint32_t)(leg->stream << CHECK_BITS | check)),
+                     .tag = weir_tag(WEIR_CHANNEL_COLL, t->turn,
+                                     (uint32_t)(leg->stream << CHECK_BITS | check)),
                      .at = t->buf ? t->buf + leg->at : NULL,
                      .bytes = leg->bytes,
                      .segments = leg->bytes ? (int)((leg->bytes + t->step - 1) / t->step) : 1,
@@ -116,13 +121,16 @@ weir_err weir_flow_send(weir_talk *t, weir_flow *f, int k)
     return WEIR_OK;
 }
 
-/* theirs + ours, though `add` can only add to what stands first: through the spare, a little at a time. */
+/* theirs + ours, though `add` can only add to what stands first: through the spare, a little at a
+ * time. */
 static weir_err add_before(weir_talk *t, char *ours, const char *theirs, size_t bytes)
 {
     size_t most = WEIR_TALK_SPARE / t->unit * t->unit;
 
     if (!most)
-        return weir_fail(WEIR_MISFIT, "units of %zu bytes are longer than this collective can add in order: %d", t->unit, WEIR_TALK_SPARE);
+        return weir_fail(WEIR_MISFIT,
+                         "units of %zu bytes are longer than this collective can add in order: %d",
+                         t->unit, WEIR_TALK_SPARE);
     for (size_t done = 0; done < bytes;) {
         size_t n = bytes - done < most ? bytes - done : most;
         memcpy(t->spare, theirs + done, n);
@@ -135,8 +143,10 @@ static weir_err add_before(weir_talk *t, char *ours, const char *theirs, size_t 
 
 static weir_err misfit(const weir_op *op, size_t wanted)
 {
-    return weir_fail(WEIR_MISFIT, "rank %d sent %zu bytes where %zu were expected: the ranks do not run the same collective", op->peer,
-                     op->len, wanted);
+    return weir_fail(
+        WEIR_MISFIT,
+        "rank %d sent %zu bytes where %zu were expected: the ranks do not run the same collective",
+        op->peer, op->len, wanted);
 }
 
 weir_err weir_flow_take(weir_talk *t, weir_flow *f, int k, weir_how how)
@@ -161,7 +171,8 @@ weir_err weir_flow_take(weir_talk *t, weir_flow *f, int k, weir_how how)
 
 /* ---- several ---- */
 
-static weir_err trade_segment(weir_talk *t, int k, weir_flow **out, int outs, weir_flow **in, int ins, weir_how how, bool shared)
+static weir_err trade_segment(weir_talk *t, int k, weir_flow **out, int outs, weir_flow **in,
+                              int ins, weir_how how, bool shared)
 {
     for (int i = 0; i < outs; i++)
         while (out[i]->begun < out[i]->segments && out[i]->begun < k + t->window)
@@ -174,14 +185,16 @@ static weir_err trade_segment(weir_talk *t, int k, weir_flow **out, int outs, we
     return WEIR_OK;
 }
 
-weir_err weir_talk_trade(weir_talk *t, const weir_leg *out, int outs, const weir_leg *in, int ins, weir_how how)
+weir_err weir_talk_trade(weir_talk *t, const weir_leg *out, int outs, const weir_leg *in, int ins,
+                         weir_how how)
 {
     weir_flow *to[WEIR_TALK_FLOWS], *from[WEIR_TALK_FLOWS];
     bool shared = outs == 1 && ins == 1 && how != WEIR_LAND && out->at == in->at && out->bytes;
     int segments = 0;
 
     if (outs + ins > WEIR_TALK_FLOWS)
-        return weir_fail(WEIR_FAILED, "%d legs at once; %d are the most", outs + ins, WEIR_TALK_FLOWS);
+        return weir_fail(WEIR_FAILED, "%d legs at once; %d are the most", outs + ins,
+                         WEIR_TALK_FLOWS);
     for (int i = 0; i < ins; i++) {
         WEIR_TRY(weir_flow_open(t, &in[i], false, how, &from[i]));
         segments = from[i]->segments > segments ? from[i]->segments : segments;

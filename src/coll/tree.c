@@ -1,14 +1,17 @@
-/* tree.c - two binary trees, pipelined: lg p latency, and every rank sends and receives at most twice the buffer.
+/* tree.c - two binary trees, pipelined: lg p latency, and every rank sends and receives at most
+ * twice the buffer.
  *
- * Words: in the first tree node 0 stands above the largest power of two below p, and an even node v, whose lowest bit is b, above
- * v - b/2 and the nearest of v + b/2, v + b/4, ... that exists: odd nodes are leaves. The second tree is the first with its nodes
- * renamed so that odd becomes even. One half of the buffer is summed up the first tree and told down it, the other half the second.
+ * Words: in the first tree node 0 stands above the largest power of two below p, and an even node
+ * v, whose lowest bit is b, above v - b/2 and the nearest of v + b/2, v + b/4, ... that exists: odd
+ * nodes are leaves. The second tree is the first with its nodes renamed so that odd becomes even.
+ * One half of the buffer is summed up the first tree and told down it, the other half the second.
  *
- * Every member counts rounds. Of a tree of height H a node at depth d adds and passes up segment k in round k + H - d, and passes it
- * down in round k + H + d: what it needs was sent to it one round before, so that hops overlap, and the two ways as well. And no
- * one waits for ever: who is in the earliest round of all needs nothing that is not under way, and whom it sends to has its receives
- * posted. What comes down lands where the same segment's way up may not have been reported done: but it could not come down before
- * that was read. */
+ * Every member counts rounds. Of a tree of height H a node at depth d adds and passes up segment k
+ * in round k + H - d, and passes it down in round k + H + d: what it needs was sent to it one round
+ * before, so that hops overlap, and the two ways as well. And no one waits for ever: who is in the
+ * earliest round of all needs nothing that is not under way, and whom it sends to has its receives
+ * posted. What comes down lands where the same segment's way up may not have been reported done:
+ * but it could not come down before that was read. */
 #include "coll/parts.h"
 
 enum { TREE_FLOWS = 12, NONE = -1 };
@@ -37,7 +40,8 @@ static int above(int v, int p)
 
 static void find(branch *b, int tree, const weir_group *g)
 {
-    int p = g->size, v = node(tree, p, g->me, 0), step = v ? (v & -v) / 2 : weir_floor2(p > 2 ? p - 1 : 1);
+    int p = g->size, v = node(tree, p, g->me, 0),
+        step = v ? (v & -v) / 2 : weir_floor2(p > 2 ? p - 1 : 1);
 
     b->parent = v ? node(tree, p, above(v, p), 1) : NONE;
     for (int u = v; u; u = above(u, p))
@@ -52,7 +56,8 @@ static void find(branch *b, int tree, const weir_group *g)
 
 static weir_err open_branch(weir_talk *t, int tree, branch *b)
 {
-    size_t at = weir_cut(t->units, 2, tree) * t->unit, end = weir_cut(t->units, 2, tree + 1) * t->unit;
+    size_t at = weir_cut(t->units, 2, tree) * t->unit,
+           end = weir_cut(t->units, 2, tree + 1) * t->unit;
     weir_leg up = {.at = at, .bytes = end - at, .stream = (unsigned)tree}, down = up;
 
     find(b, tree, t->group);
@@ -114,21 +119,26 @@ static weir_err open_flows(void *self, const weir_group *group, weir_arena *aren
     return weir_talk_flows(self, TREE_FLOWS, arena);
 }
 
-static weir_err allreduce(void *self, weir_group *group, void *buf, size_t units, const weir_sum *sum)
+static weir_err allreduce(void *self, weir_group *group, void *buf, size_t units,
+                          const weir_sum *sum)
 {
     weir_talk_begin(self, group, buf, units, sum);
     return weir_talk_end(self, both_ways(self));
 }
 
 static const weir_opt options[] = {
-    {"segment", WEIR_OPT_INT, offsetof(weir_talk, segment), "32768", "bytes that travel together", .min = 64, .max = 1 << 30},
-    {"window", WEIR_OPT_INT, offsetof(weir_talk, window), "8", "segments under way at once, each way", .min = 1,
-     .max = WEIR_TALK_WINDOW},
+    {"segment", WEIR_OPT_INT, offsetof(weir_talk, segment), "32768", "bytes that travel together",
+     .min = 64, .max = 1 << 30},
+    {"window", WEIR_OPT_INT, offsetof(weir_talk, window), "8",
+     "segments under way at once, each way", .min = 1, .max = WEIR_TALK_WINDOW},
     {0},
 };
 
 const weir_coll weir_coll_tree = {
-    .plug = {"tree", "two binary trees, pipelined: few steps and few bytes, for many ranks and middling sizes", sizeof(weir_talk), options},
+    .plug =
+        {"tree",
+         "two binary trees, pipelined: few steps and few bytes, for many ranks and middling sizes",
+         sizeof(weir_talk), options},
     .open = open_flows,
     .allreduce = allreduce,
     .reduce_scatter = allreduce,

@@ -9,7 +9,10 @@
 #define __has_feature(x) 0
 #endif
 #if defined(__SANITIZE_ADDRESS__) || __has_feature(address_sanitizer)
-enum { ALONE = 1, HUGE = 1 << 30 }; /* every thing gets a block of its own, of its own size: ASan then sees each step outside */
+enum {
+    ALONE = 1,
+    HUGE = 1 << 30
+}; /* every thing gets a block of its own, of its own size: ASan then sees each step outside */
 #else
 enum { ALONE = 0, HUGE = 2 << 20 };
 #endif

@@ -8,7 +8,8 @@ static _Thread_local weir_why *slot;
 
 static weir_why *current(void) { return slot ? slot : &own; }
 
-/* Takes a sentence over. It may quote a hostile file, but stays one line, without power over a terminal. */
+/* Takes a sentence over. It may quote a hostile file, but stays one line, without power over a
+ * terminal. */
 static weir_err keep(weir_err code, const char *text)
 {
     weir_why *why = current();
@@ -61,22 +62,38 @@ weir_why *weir_why_use(weir_why *other)
 const char *weir_err_name(weir_err code)
 {
     switch (code) {
-    case WEIR_OK: return "ok";
-    case WEIR_FAILED: return "failed";
-    case WEIR_USAGE: return "usage";
-    case WEIR_LOST: return "peer lost";
-    case WEIR_SILENT: return "peer silent";
-    case WEIR_DIVERGED: return "replicas disagree";
-    case WEIR_DAMAGED: return "checkpoint damaged";
-    case WEIR_DISK: return "write failed";
-    case WEIR_DENIED: return "not authorised";
-    case WEIR_MISFIT: return "settings do not fit together";
-    case WEIR_INVALID: return "invalid file";
-    case WEIR_NAN: return "not a number";
-    case WEIR_LATE: return "deadline passed";
-    case WEIR_STALE: return "stale";
-    case WEIR_BIG: return "too large";
-    case WEIR_SHUT: return "shut";
+    case WEIR_OK:
+        return "ok";
+    case WEIR_FAILED:
+        return "failed";
+    case WEIR_USAGE:
+        return "usage";
+    case WEIR_LOST:
+        return "peer lost";
+    case WEIR_SILENT:
+        return "peer silent";
+    case WEIR_DIVERGED:
+        return "replicas disagree";
+    case WEIR_DAMAGED:
+        return "checkpoint damaged";
+    case WEIR_DISK:
+        return "write failed";
+    case WEIR_DENIED:
+        return "not authorised";
+    case WEIR_MISFIT:
+        return "settings do not fit together";
+    case WEIR_INVALID:
+        return "invalid file";
+    case WEIR_NAN:
+        return "not a number";
+    case WEIR_LATE:
+        return "deadline passed";
+    case WEIR_STALE:
+        return "stale";
+    case WEIR_BIG:
+        return "too large";
+    case WEIR_SHUT:
+        return "shut";
     }
     return "unknown";
 }

@@ -1,8 +1,9 @@
 /* err.h - errors with context.
  *
- * Who detects an error writes its sentence, once, with weir_fail; everybody above only passes the code on (WEIR_TRY),
- * or puts a few words in front with weir_fail_in. Outputs are set only on success; unwinding runs in reverse.
- * The sentence lives in a slot of the running task: a thread has one of its own, a scheduler of fibres swaps them. */
+ * Who detects an error writes its sentence, once, with weir_fail; everybody above only passes the
+ * code on (WEIR_TRY), or puts a few words in front with weir_fail_in. Outputs are set only on
+ * success; unwinding runs in reverse. The sentence lives in a slot of the running task: a thread
+ * has one of its own, a scheduler of fibres swaps them. */
 #ifndef WEIR_CORE_ERR_H
 #define WEIR_CORE_ERR_H
 #include "weir.h"
@@ -13,11 +14,11 @@ typedef struct weir_why {
     char text[WEIR_WHY_MAX];
 } weir_why;
 
-#define WEIR_TRY(call)                                                                                                 \
-    do {                                                                                                               \
-        weir_err try_ = (call);                                                                                        \
-        if (try_)                                                                                                      \
-            return try_;                                                                                               \
+#define WEIR_TRY(call)          \
+    do {                        \
+        weir_err try_ = (call); \
+        if (try_)               \
+            return try_;        \
     } while (0)
 
 /* Writes the sentence and returns `code`, so that `return weir_fail(...)` reads well. */

@@ -1,4 +1,5 @@
-/* fibre.c - a stack and a switch: a dozen lines of assembler where we have them, ucontext elsewhere. */
+/* fibre.c - a stack and a switch: a dozen lines of assembler where we have them, ucontext
+ * elsewhere. */
 #include "core/fibre.h"
 #include <pthread.h>
 #include <stdlib.h>
@@ -20,7 +21,8 @@
 void __sanitizer_start_switch_fiber(void **fake, const void *stack, size_t size);
 void __sanitizer_finish_switch_fiber(void *fake, const void **stack, size_t *size);
 #else
-#define __sanitizer_start_switch_fiber(fake, stack, size) ((void)(fake), (void)(stack), (void)(size))
+#define __sanitizer_start_switch_fiber(fake, stack, size) \
+    ((void)(fake), (void)(stack), (void)(size))
 #define __sanitizer_finish_switch_fiber(fake, stack, size) ((void)(fake))
 #endif
 #ifdef __SANITIZE_THREAD__
@@ -63,8 +65,9 @@ __attribute__((used)) static void enter(weir_fibre *f)
 }
 
 #ifdef ASSEMBLER
-/* weir_fibre_jump(&from->sp, to->sp): saves what a called function must keep, changes the stack, takes it back.
- * weir_fibre_begin: the first return address of a new fibre, with the fibre in a register that a jump restores. */
+/* weir_fibre_jump(&from->sp, to->sp): saves what a called function must keep, changes the stack,
+ * takes it back. weir_fibre_begin: the first return address of a new fibre, with the fibre in a
+ * register that a jump restores. */
 void weir_fibre_jump(void **save, void *load) __attribute__((visibility("hidden")));
 void weir_fibre_begin(void) __attribute__((visibility("hidden")));
 
@@ -86,7 +89,8 @@ __asm__(".pushsection .text\n"
 
 static void lay_out(weir_fibre *f)
 {
-    uint64_t *top = (uint64_t *)(f->stack + f->size) - 10; /* 8 registers, the return address, one for alignment */
+    /* 8 registers, the return address, one for alignment */
+    uint64_t *top = (uint64_t *)(f->stack + f->size) - 10;
 
     memset(top, 0, 10 * sizeof *top);
     top[0] = 0x037f00001f80u; /* the x87 and SSE control words every program starts with */
@@ -100,13 +104,17 @@ __asm__(".pushsection .text\n"
         ".globl weir_fibre_jump\n.hidden weir_fibre_jump\n.type weir_fibre_jump,@function\n"
         "weir_fibre_jump:\n"
         "sub sp,sp,#176\n"
-        "stp x19,x20,[sp]\n stp x21,x22,[sp,#16]\n stp x23,x24,[sp,#32]\n stp x25,x26,[sp,#48]\n stp x27,x28,[sp,#64]\n"
-        "stp x29,x30,[sp,#80]\n stp d8,d9,[sp,#96]\n stp d10,d11,[sp,#112]\n stp d12,d13,[sp,#128]\n stp d14,d15,[sp,#144]\n"
+        "stp x19,x20,[sp]\n stp x21,x22,[sp,#16]\n stp x23,x24,[sp,#32]\n stp x25,x26,[sp,#48]\n "
+        "stp x27,x28,[sp,#64]\n"
+        "stp x29,x30,[sp,#80]\n stp d8,d9,[sp,#96]\n stp d10,d11,[sp,#112]\n stp "
+        "d12,d13,[sp,#128]\n stp d14,d15,[sp,#144]\n"
         "mrs x9,fpcr\n str x9,[sp,#160]\n"
         "mov x9,sp\n str x9,[x0]\n mov sp,x1\n"
         "ldr x9,[sp,#160]\n msr fpcr,x9\n"
-        "ldp x19,x20,[sp]\n ldp x21,x22,[sp,#16]\n ldp x23,x24,[sp,#32]\n ldp x25,x26,[sp,#48]\n ldp x27,x28,[sp,#64]\n"
-        "ldp x29,x30,[sp,#80]\n ldp d8,d9,[sp,#96]\n ldp d10,d11,[sp,#112]\n ldp d12,d13,[sp,#128]\n ldp d14,d15,[sp,#144]\n"
+        "ldp x19,x20,[sp]\n ldp x21,x22,[sp,#16]\n ldp x23,x24,[sp,#32]\n ldp x25,x26,[sp,#48]\n "
+        "ldp x27,x28,[sp,#64]\n"
+        "ldp x29,x30,[sp,#80]\n ldp d8,d9,[sp,#96]\n ldp d10,d11,[sp,#112]\n ldp "
+        "d12,d13,[sp,#128]\n ldp d14,d15,[sp,#144]\n"
         "add sp,sp,#176\n ret\n"
         ".size weir_fibre_jump,.-weir_fibre_jump\n"
         ".globl weir_fibre_begin\n.hidden weir_fibre_begin\n.type weir_fibre_begin,@function\n"
@@ -154,7 +162,8 @@ weir_err weir_fibre_new(size_t stack, void (*fn)(void *), void *arg, weir_fibre 
 
     if (!f)
         return weir_fail_nomem(sizeof *f);
-    at = mmap(NULL, size + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
+    at = mmap(NULL, size + page, PROT_READ | PROT_WRITE,
+              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
     if (at == MAP_FAILED) {
         free(f);
         return weir_fail_nomem(size + page);

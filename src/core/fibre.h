@@ -4,7 +4,8 @@
 #include "core/err.h"
 
 typedef struct weir_fibre weir_fibre;
-/* A fibre that will run fn(arg) on a stack of its own, with a guard page. fn must not return: it ends with weir_fibre_leave. */
+/* A fibre that will run fn(arg) on a stack of its own, with a guard page. fn must not return: it
+ * ends with weir_fibre_leave. */
 weir_err weir_fibre_new(size_t stack, void (*fn)(void *), void *arg, weir_fibre **);
 /* The calling thread itself, as something to switch back to. */
 weir_err weir_fibre_thread(weir_fibre **);

@@ -33,7 +33,8 @@ static char *hidden_name(const char *path, int n)
     const char *slash = strrchr(path, '/');
     char *name;
 
-    if (asprintf(&name, "%.*s.weir-%ld-%d", slash ? (int)(slash + 1 - path) : 0, path, (long)getpid(), n) < 0)
+    if (asprintf(&name, "%.*s.weir-%ld-%d", slash ? (int)(slash + 1 - path) : 0, path,
+                 (long)getpid(), n) < 0)
         return NULL;
     return name;
 }
@@ -107,7 +108,9 @@ static int open_new(const char *dir, char **temp)
 weir_err weir_file_create(const char *path, weir_file **made)
 {
     const char *slash = strrchr(path, '/');
-    char *dir = slash == path ? strdup("/") : slash ? strndup(path, (size_t)(slash - path)) : strdup(".");
+    char *dir = slash == path ? strdup("/")
+                : slash       ? strndup(path, (size_t)(slash - path))
+                              : strdup(".");
     weir_err err = dir ? weir_file_create_in(dir, path, made) : weir_fail_nomem(strlen(path));
 
     free(dir);
@@ -170,7 +173,8 @@ weir_err weir_file_write(weir_file *f, const void *bytes, size_t n)
     return WEIR_OK;
 }
 
-/* 0, or -1 and errno. Without a name, a free place takes it at once; one that is taken is replaced by a rename. */
+/* 0, or -1 and errno. Without a name, a free place takes it at once; one that is taken is replaced
+ * by a rename. */
 static int give_name(weir_file *f)
 {
     char *name = f->temp;
@@ -233,7 +237,8 @@ static weir_err grow(text *t)
     char *bytes;
 
     if (t->n > t->limit)
-        return weir_fail(WEIR_INVALID, "%s: longer than the %zu bytes that are allowed", t->path, t->limit);
+        return weir_fail(WEIR_INVALID, "%s: longer than the %zu bytes that are allowed", t->path,
+                         t->limit);
     if (t->bytes && t->n + 1 < t->room)
         return WEIR_OK;
     room = room < BUFFER ? BUFFER : room;
@@ -287,7 +292,8 @@ static weir_err inflate_some(z_stream *z, int *at, text *t)
         if (*at == Z_MEM_ERROR)
             return weir_fail_nomem(0);
         if (*at != Z_OK && *at != Z_STREAM_END)
-            return weir_fail(WEIR_INVALID, "%s: damaged gzip data: %s", t->path, z->msg ? z->msg : "no end");
+            return weir_fail(WEIR_INVALID, "%s: damaged gzip data: %s", t->path,
+                             z->msg ? z->msg : "no end");
     } while (z->avail_in || (*at == Z_OK && !z->avail_out));
     return WEIR_OK;
 }

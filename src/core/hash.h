@@ -1,4 +1,5 @@
-/* hash.h - 64-bit hash of bytes (XXH3), for params_hash, checksums of files and messages. Same on every machine. */
+/* hash.h - 64-bit hash of bytes (XXH3), for params_hash, checksums of files and messages. Same on
+ * every machine. */
 #ifndef WEIR_CORE_HASH_H
 #define WEIR_CORE_HASH_H
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /* json.c - jansson behind a few verbs.
  *
- * An object of ours has one reference. A put that fails takes a second one: that is how the object remembers until
- * weir_json_text, without memory that could be out too. */
+ * An object of ours has one reference. A put that fails takes a second one: that is how the object
+ * remembers until weir_json_text, without memory that could be out too. */
 #include "core/json.h"
 #include <jansson.h>
 #include <math.h>
@@ -35,7 +35,8 @@ static void put(weir_json *j, const char *key, json_t *value)
         mark(j);
 }
 
-/* Bytes that are not UTF-8 (a path may hold any) become '?': half a truth is better than no line in the log. */
+/* Bytes that are not UTF-8 (a path may hold any) become '?': half a truth is better than no line in
+ * the log. */
 static json_t *any_text(const char *text)
 {
     json_t *made = json_string(text);
@@ -51,9 +52,18 @@ static json_t *any_text(const char *text)
     return made;
 }
 
-void weir_json_put_text(weir_json *j, const char *key, const char *value) { put(j, key, any_text(value)); }
-void weir_json_put_int(weir_json *j, const char *key, int64_t value) { put(j, key, json_integer(value)); }
-void weir_json_put_bool(weir_json *j, const char *key, bool value) { put(j, key, json_boolean(value)); }
+void weir_json_put_text(weir_json *j, const char *key, const char *value)
+{
+    put(j, key, any_text(value));
+}
+void weir_json_put_int(weir_json *j, const char *key, int64_t value)
+{
+    put(j, key, json_integer(value));
+}
+void weir_json_put_bool(weir_json *j, const char *key, bool value)
+{
+    put(j, key, json_boolean(value));
+}
 
 void weir_json_put_real(weir_json *j, const char *key, double value)
 {
@@ -85,7 +95,8 @@ void weir_json_add_text(weir_json *array, const char *value)
 char *weir_json_text(const weir_json *j)
 {
     /* nine digits give every float back */
-    return broken(j) ? NULL : json_dumps(j, JSON_COMPACT | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(9));
+    return broken(j) ? NULL
+                     : json_dumps(j, JSON_COMPACT | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(9));
 }
 
 /* ---- reading ---- */
@@ -115,13 +126,17 @@ weir_err weir_json_parse(const char *text, size_t n, const char *what, weir_json
     if (too_deep(text, n))
         return weir_fail(WEIR_INVALID, "%s: JSON nested deeper than %d", what, DEPTH);
     if (!(j = json_loadb(text, n, JSON_REJECT_DUPLICATES, &e)))
-        return weir_fail(WEIR_INVALID, "%s: not valid JSON: line %d, column %d: %s", what, e.line, e.column, e.text);
+        return weir_fail(WEIR_INVALID, "%s: not valid JSON: line %d, column %d: %s", what, e.line,
+                         e.column, e.text);
     *made = j;
     return WEIR_OK;
 }
 
 bool weir_json_is_object(const weir_json *j) { return json_is_object(j); }
-const weir_json *weir_json_get(const weir_json *j, const char *key) { return json_object_get(j, key); }
+const weir_json *weir_json_get(const weir_json *j, const char *key)
+{
+    return json_object_get(j, key);
+}
 
 bool weir_json_get_text(const weir_json *j, const char *key, const char **value)
 {
@@ -140,7 +155,10 @@ static bool take_int(const json_t *found, int64_t *value)
     return true;
 }
 
-bool weir_json_get_int(const weir_json *j, const char *key, int64_t *value) { return take_int(json_object_get(j, key), value); }
+bool weir_json_get_int(const weir_json *j, const char *key, int64_t *value)
+{
+    return take_int(json_object_get(j, key), value);
+}
 
 bool weir_json_get_real(const weir_json *j, const char *key, double *value)
 {
@@ -154,9 +172,13 @@ bool weir_json_get_real(const weir_json *j, const char *key, double *value)
 
 size_t weir_json_length(const weir_json *array) { return json_array_size(array); }
 
-bool weir_json_int_at(const weir_json *array, size_t i, int64_t *value) { return take_int(json_array_get(array, i), value); }
+bool weir_json_int_at(const weir_json *array, size_t i, int64_t *value)
+{
+    return take_int(json_array_get(array, i), value);
+}
 
-weir_err weir_json_each(const weir_json *j, weir_err (*each)(void *, const char *key, const weir_json *), void *arg)
+weir_err weir_json_each(const weir_json *j,
+                        weir_err (*each)(void *, const char *key, const weir_json *), void *arg)
 {
     json_t *object = (json_t *)j; /* jansson's iterators want it so; nothing is changed */
 

@@ -1,14 +1,17 @@
-/* json.h - JSON objects, one level deep or read from a file; only json.c knows the library behind it. */
+/* json.h - JSON objects, one level deep or read from a file; only json.c knows the library behind
+ * it. */
 #ifndef WEIR_CORE_JSON_H
 #define WEIR_CORE_JSON_H
 #include "core/err.h"
 
-typedef struct json_t weir_json; /* owned by the caller until weir_json_free, or until put into another */
+/* owned by the caller until weir_json_free, or until put into another */
+typedef struct json_t weir_json;
 
 weir_json *weir_json_object(void);
 weir_json *weir_json_array(void);
 void weir_json_free(weir_json *);
-/* Out of memory is remembered by the writer: weir_json_text then fails. Numbers that are not finite become null. */
+/* Out of memory is remembered by the writer: weir_json_text then fails. Numbers that are not finite
+ * become null. */
 void weir_json_put_text(weir_json *, const char *key, const char *value);
 void weir_json_put_int(weir_json *, const char *key, int64_t value);
 void weir_json_put_real(weir_json *, const char *key, double value);
@@ -19,7 +22,8 @@ void weir_json_add_text(weir_json *array, const char *value);
 /* Compact, keys in the order they were put; malloc'ed. NULL: out of memory. */
 char *weir_json_text(const weir_json *);
 
-/* Reads n bytes of hostile text; `what` names them in the error (WEIR_INVALID). Depth is bounded. */
+/* Reads n bytes of hostile text; `what` names them in the error (WEIR_INVALID). Depth is
+ * bounded. */
 weir_err weir_json_parse(const char *text, size_t n, const char *what, weir_json **);
 bool weir_json_is_object(const weir_json *);
 const weir_json *weir_json_get(const weir_json *, const char *key); /* NULL: not there */
@@ -29,5 +33,6 @@ bool weir_json_get_real(const weir_json *, const char *key, double *);
 size_t weir_json_length(const weir_json *array);
 bool weir_json_int_at(const weir_json *array, size_t i, int64_t *);
 /* Calls `each` for every key in order until it fails. */
-weir_err weir_json_each(const weir_json *, weir_err (*each)(void *, const char *key, const weir_json *), void *);
+weir_err weir_json_each(const weir_json *,
+                        weir_err (*each)(void *, const char *key, const weir_json *), void *);
 #endif

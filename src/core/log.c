@@ -13,7 +13,8 @@ static struct {
 } setting = {.level = WEIR_LOG_WARN};
 
 static const char *const level_name[] = {"error", "warn", "info", "trace"};
-static const char *const known[] = {"WEIR_DEBUG", "WEIR_ISA", "WEIR_RUN", "WEIR_BOARD", "WEIR_KEY", NULL};
+static const char *const known[] = {"WEIR_DEBUG", "WEIR_ISA", "WEIR_RUN",
+                                    "WEIR_BOARD", "WEIR_KEY", NULL};
 
 static void warn_unknown(void)
 {
@@ -25,7 +26,9 @@ static void warn_unknown(void)
         while (*k && (strlen(*k) != n || strncmp(*k, *e, n)))
             k++;
         if (!*k)
-            weir_log(WEIR_LOG_WARN, "env", "the variable %.*s is not known: WEIR_DEBUG, WEIR_ISA and WEIR_KEY are read", (int)n, *e);
+            weir_log(WEIR_LOG_WARN, "env",
+                     "the variable %.*s is not known: WEIR_DEBUG, WEIR_ISA and WEIR_KEY are read",
+                     (int)n, *e);
     }
 }
 
@@ -36,13 +39,15 @@ void weir_log_setup(void)
     if (debug) {
         size_t n = strcspn(debug, ",");
         int level = 0;
-        while (level < 4 && (strlen(level_name[level]) != n || strncmp(level_name[level], debug, n)))
+        while (level < 4 &&
+               (strlen(level_name[level]) != n || strncmp(level_name[level], debug, n)))
             level++;
         if (level < 4)
             setting.level = (weir_log_level)level;
         snprintf(setting.parts, sizeof setting.parts, "%s", debug[n] ? debug + n : "");
         if (level == 4)
-            weir_log(WEIR_LOG_WARN, "env", "WEIR_DEBUG=%s: the levels are warn, info and trace", debug);
+            weir_log(WEIR_LOG_WARN, "env", "WEIR_DEBUG=%s: the levels are warn, info and trace",
+                     debug);
     }
     warn_unknown();
 }

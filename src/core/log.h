@@ -7,10 +7,12 @@
 
 typedef enum { WEIR_LOG_ERROR, WEIR_LOG_WARN, WEIR_LOG_INFO, WEIR_LOG_TRACE } weir_log_level;
 
-/* Reads WEIR_DEBUG and warns about WEIR_* variables that nobody reads. Call once, before any thread starts. */
+/* Reads WEIR_DEBUG and warns about WEIR_* variables that nobody reads. Call once, before any thread
+ * starts. */
 void weir_log_setup(void);
 /* What stands before every line, such as "rank 2". */
 void weir_log_name(const char *name);
 bool weir_log_on(weir_log_level, const char *part);
-void weir_log(weir_log_level, const char *part, const char *format, ...) __attribute__((format(printf, 3, 4)));
+void weir_log(weir_log_level, const char *part, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 #endif

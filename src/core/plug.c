@@ -33,15 +33,22 @@ static weir_err unknown_key(const weir_opt *options, const char *owner, const ch
     len = len > SHOWN ? SHOWN : len;
     list_options(options, known, sizeof known);
     if (!known[0])
-        return weir_fail(WEIR_USAGE, "%s: there is no option '%.*s'; it has none", owner, (int)len, key);
+        return weir_fail(WEIR_USAGE, "%s: there is no option '%.*s'; it has none", owner, (int)len,
+                         key);
     if (memchr(key, ':', len))
-        return weir_fail(WEIR_USAGE, "%s: there is no option '%.*s'; it has %s (what has options of its own stands in brackets: key=[name:option=value])", owner, (int)len, key, known);
-    return weir_fail(WEIR_USAGE, "%s: there is no option '%.*s'; it has %s", owner, (int)len, key, known);
+        return weir_fail(WEIR_USAGE,
+                         "%s: there is no option '%.*s'; it has %s (what has options of its own "
+                         "stands in brackets: key=[name:option=value])",
+                         owner, (int)len, key, known);
+    return weir_fail(WEIR_USAGE, "%s: there is no option '%.*s'; it has %s", owner, (int)len, key,
+                     known);
 }
 
-static weir_err bad_value(const weir_opt *o, const char *owner, const char *value, const char *wanted)
+static weir_err bad_value(const weir_opt *o, const char *owner, const char *value,
+                          const char *wanted)
 {
-    return weir_fail(WEIR_USAGE, "%s: %s=%.*s: %s was expected", owner, o->name, SHOWN, value, wanted);
+    return weir_fail(WEIR_USAGE, "%s: %s=%.*s: %s was expected", owner, o->name, SHOWN, value,
+                     wanted);
 }
 
 static weir_err check_range(const weir_opt *o, const char *owner, const char *value, double x)
@@ -73,12 +80,17 @@ static weir_err set_choice(const weir_opt *o, const char *owner, const char *val
     return bad_value(o, owner, value, wanted);
 }
 
-typedef struct unit { const char *name; double is; } unit; /* a time is divided by it, so that 50us is the double nearest to 50e-6 */
+/* a time is divided by it, so that 50us is the double nearest to 50e-6 */
+typedef struct unit {
+    const char *name;
+    double is;
+} unit;
 
 static weir_err set_scaled(const weir_opt *o, const char *owner, const char *value, double *field)
 {
     static const unit times[] = {{"s", 1}, {"ms", 1e3}, {"us", 1e6}, {"ns", 1e9}, {0}},
-                      rates[] = {{"k", 1e3}, {"M", 1e6}, {"G", 1e9}, {"T", 1e12}, {0}}, one = {"", 1};
+                      rates[] = {{"k", 1e3}, {"M", 1e6}, {"G", 1e9}, {"T", 1e12}, {0}},
+                      one = {"", 1};
     bool is_time = o->kind == WEIR_OPT_TIME;
     const unit *u = is_time ? times : rates;
     char *end;
@@ -89,14 +101,17 @@ static weir_err set_scaled(const weir_opt *o, const char *owner, const char *val
     if (!*end)
         u = &one;
     if (end == value || !isfinite(x) || !u->name)
-        return bad_value(o, owner, value, is_time ? "seconds, or a number with ms, us or ns" : "bits a second, or a number with k, M, G or T");
+        return bad_value(o, owner, value,
+                         is_time ? "seconds, or a number with ms, us or ns"
+                                 : "bits a second, or a number with k, M, G or T");
     x = is_time ? x / u->is : x * u->is;
     WEIR_TRY(check_range(o, owner, value, x));
     *field = x;
     return WEIR_OK;
 }
 
-static weir_err set_value(const weir_opt *o, const char *owner, const char *value, weir_arena *a, void *at)
+static weir_err set_value(const weir_opt *o, const char *owner, const char *value, weir_arena *a,
+                          void *at)
 {
     char *end, *field = (char *)at + o->at;
 
@@ -144,7 +159,8 @@ weir_err weir_opt_defaults(const weir_opt *options, const char *owner, weir_aren
     return WEIR_OK;
 }
 
-weir_err weir_opt_set(const weir_opt *options, const char *owner, const char *key, const char *value, weir_arena *a, void *at)
+weir_err weir_opt_set(const weir_opt *options, const char *owner, const char *key,
+                      const char *value, weir_arena *a, void *at)
 {
     const weir_opt *o = find_option(options, key, strlen(key));
 
@@ -157,7 +173,9 @@ void weir_opt_show(const weir_opt *o, const void *at, char *text, size_t room)
 
     text[0] = 0;
     switch (o->kind) {
-    case WEIR_OPT_INT: snprintf(text, room, "%lld", (long long)*(const int64_t *)field); break;
+    case WEIR_OPT_INT:
+        snprintf(text, room, "%lld", (long long)*(const int64_t *)field);
+        break;
     case WEIR_OPT_REAL:
     case WEIR_OPT_TIME:
     case WEIR_OPT_RATE:
@@ -165,7 +183,9 @@ void weir_opt_show(const weir_opt *o, const void *at, char *text, size_t room)
         if (strtod(text, NULL) != *(const double *)field) /* who reads it gets the same number */
             snprintf(text, room, "%.17g", *(const double *)field);
         break;
-    case WEIR_OPT_BOOL: snprintf(text, room, "%s", *(const bool *)field ? "yes" : "no"); break;
+    case WEIR_OPT_BOOL:
+        snprintf(text, room, "%s", *(const bool *)field ? "yes" : "no");
+        break;
     case WEIR_OPT_TEXT:
         word = *(const char *const *)field;
         snprintf(text, room, "%s", word ? word : "");
@@ -181,7 +201,8 @@ void weir_opt_show(const weir_opt *o, const void *at, char *text, size_t room)
 
 /* ---- a whole spec ---- */
 
-weir_err weir_plug_find(weir_plugs table, const char *axis, const char *spec, const weir_plug **found)
+weir_err weir_plug_find(weir_plugs table, const char *axis, const char *spec,
+                        const weir_plug **found)
 {
     size_t len = strcspn(spec, ":"), n = 0;
     char known[600] = "";
@@ -190,8 +211,10 @@ weir_err weir_plug_find(weir_plugs table, const char *axis, const char *spec, co
         if (strlen((*p)->name) == len && !strncmp((*p)->name, spec, len))
             return *found = *p, WEIR_OK;
     for (weir_plugs p = table; *p && n < sizeof known; p++)
-        n += (size_t)snprintf(known + n, sizeof known - n, "%s%s", p == table ? "" : ", ", (*p)->name);
-    return weir_fail(WEIR_USAGE, "there is no %s '%.*s'; there is %s", axis, len > SHOWN ? SHOWN : (int)len, spec, known);
+        n += (size_t)snprintf(known + n, sizeof known - n, "%s%s", p == table ? "" : ", ",
+                              (*p)->name);
+    return weir_fail(WEIR_USAGE, "there is no %s '%.*s'; there is %s", axis,
+                     len > SHOWN ? SHOWN : (int)len, spec, known);
 }
 
 static const weir_opt *bare_option(const weir_opt *options)
@@ -202,7 +225,8 @@ static const weir_opt *bare_option(const weir_opt *options)
     return NULL;
 }
 
-/* Where the value that begins here ends: at a comma (outside of brackets, if it begins with one), or at the end. */
+/* Where the value that begins here ends: at a comma (outside of brackets, if it begins with one),
+ * or at the end. */
 static char *value_end(char *value)
 {
     int depth = 0;
@@ -225,8 +249,10 @@ static char *unwrap(char *value)
     return value + 1;
 }
 
-/* Takes one item off `text` (which is cut in place) and sets it; *next is what follows, NULL at the end. */
-static weir_err set_item(const weir_plug *p, const char *owner, char *text, char **next, weir_arena *a, void *self)
+/* Takes one item off `text` (which is cut in place) and sets it; *next is what follows, NULL at the
+ * end. */
+static weir_err set_item(const weir_plug *p, const char *owner, char *text, char **next,
+                         weir_arena *a, void *self)
 {
     char *equals = text + strcspn(text, "=,"), *value = text, *end;
     const weir_opt *o;
@@ -245,7 +271,8 @@ static weir_err set_item(const weir_plug *p, const char *owner, char *text, char
     return set_value(o, owner, o->rest ? value : unwrap(value), a, self);
 }
 
-weir_err weir_plug_make(const weir_plug *p, const char *axis, const char *spec, weir_arena *a, void **self)
+weir_err weir_plug_make(const weir_plug *p, const char *axis, const char *spec, weir_arena *a,
+                        void **self)
 {
     const char *colon = strchr(spec, ':');
     char owner[96], *items;
@@ -273,13 +300,15 @@ static void print_one(FILE *f, const weir_plug *p, void (*more)(FILE *, const we
     for (const weir_opt *o = p->options; o && o->name; o++) {
         char head[160];
         snprintf(head, sizeof head, "%s=%s", o->name, o->standard ? o->standard : "");
-        fprintf(f, "      %-24s %s%s%s\n", head, o->help, o->choices ? ": " : "", o->choices ? o->choices : "");
+        fprintf(f, "      %-24s %s%s%s\n", head, o->help, o->choices ? ": " : "",
+                o->choices ? o->choices : "");
     }
     if (more)
         more(f, p);
 }
 
-void weir_plug_print(FILE *f, weir_plugs table, const char *axis, void (*more)(FILE *, const weir_plug *))
+void weir_plug_print(FILE *f, weir_plugs table, const char *axis,
+                     void (*more)(FILE *, const weir_plug *))
 {
     fprintf(f, "%s\n", axis);
     for (weir_plugs p = table; *p; p++)
@@ -288,12 +317,16 @@ void weir_plug_print(FILE *f, weir_plugs table, const char *axis, void (*more)(F
 
 static bool option_whole(const weir_plug *p, const weir_opt *o)
 {
-    static const size_t bytes[] = {[WEIR_OPT_INT] = sizeof(int64_t), [WEIR_OPT_REAL] = sizeof(double), [WEIR_OPT_BOOL] = sizeof(bool),
-                                   [WEIR_OPT_TEXT] = sizeof(char *), [WEIR_OPT_CHOICE] = sizeof(int),
-                                   [WEIR_OPT_TIME] = sizeof(double), [WEIR_OPT_RATE] = sizeof(double)};
+    static const size_t bytes[] = {
+        [WEIR_OPT_INT] = sizeof(int64_t), [WEIR_OPT_REAL] = sizeof(double),
+        [WEIR_OPT_BOOL] = sizeof(bool),   [WEIR_OPT_TEXT] = sizeof(char *),
+        [WEIR_OPT_CHOICE] = sizeof(int),  [WEIR_OPT_TIME] = sizeof(double),
+        [WEIR_OPT_RATE] = sizeof(double)};
 
-    return (size_t)o->kind < sizeof bytes / sizeof *bytes && o->at <= p->size && p->size - o->at >= bytes[o->kind] && o->help &&
-           (o->kind != WEIR_OPT_CHOICE || o->choices) && find_option(p->options, o->name, strlen(o->name)) == o;
+    return (size_t)o->kind < sizeof bytes / sizeof *bytes && o->at <= p->size &&
+           p->size - o->at >= bytes[o->kind] && o->help &&
+           (o->kind != WEIR_OPT_CHOICE || o->choices) &&
+           find_option(p->options, o->name, strlen(o->name)) == o;
 }
 
 weir_err weir_plug_check(weir_plugs table, const char *axis)
@@ -307,7 +340,8 @@ weir_err weir_plug_check(weir_plugs table, const char *axis)
                 err = weir_fail(WEIR_FAILED, "%s: two are named %s", axis, (*p)->name);
         for (const weir_opt *o = (*p)->options; !err && o && o->name; o++)
             if (!option_whole(*p, o))
-                err = weir_fail(WEIR_FAILED, "%s %s: option %s is not described whole, or twice", axis, (*p)->name, o->name);
+                err = weir_fail(WEIR_FAILED, "%s %s: option %s is not described whole, or twice",
+                                axis, (*p)->name, o->name);
         if (!err)
             err = weir_plug_make(*p, axis, (*p)->name, a, &self);
         weir_arena_free(a);

@@ -1,4 +1,5 @@
-/* rng.c - Philox 4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011) and a shuffle without a table. */
+/* rng.c - Philox 4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011) and a
+ * shuffle without a table. */
 #include "core/rng.h"
 #include <math.h>
 
@@ -19,8 +20,9 @@ void weir_philox(const uint32_t key[2], const uint32_t counter[4], uint32_t out[
     out[0] = c0, out[1] = c1, out[2] = c2, out[3] = c3;
 }
 
-/* The seed is the key; purpose, a, b and the number of the block share the counter without overlap, so no two streams of a seed
- * meet: the low 28 bits of counter[0] count blocks of four numbers, the high 4 hold the purpose. */
+/* The seed is the key; purpose, a, b and the number of the block share the counter without overlap,
+ * so no two streams of a seed meet: the low 28 bits of counter[0] count blocks of four numbers, the
+ * high 4 hold the purpose. */
 weir_rng weir_rng_at(uint64_t seed, weir_rng_use use, uint64_t a, uint32_t b)
 {
     return (weir_rng){.key = {(uint32_t)seed, (uint32_t)(seed >> 32)},
@@ -50,7 +52,8 @@ uint64_t weir_rng_below(weir_rng *r, uint64_t n)
 
 float weir_rng_unit(weir_rng *r) { return (float)(weir_rng_u32(r) >> 8) * 0x1p-24f; }
 
-/* The natural logarithm from basic operations, good to 1e-12: libm's differs in its last bits from processor to processor. */
+/* The natural logarithm from basic operations, good to 1e-12: libm's differs in its last bits from
+ * processor to processor. */
 static double ln(double x)
 {
     int e;
@@ -65,7 +68,8 @@ static double ln(double x)
     return e * 0.69314718055994531 + 2 * s * sum;
 }
 
-/* Marsaglia's polar method: a point of the unit disc gives two normal numbers, of which one is used. */
+/* Marsaglia's polar method: a point of the unit disc gives two normal numbers, of which one is
+ * used. */
 float weir_rng_normal(weir_rng *r)
 {
     double x, y, s;
@@ -78,7 +82,8 @@ float weir_rng_normal(weir_rng *r)
     return (float)(x * sqrt(-2 * ln(s) / s));
 }
 
-/* ---- the shuffle: a keyed Feistel network over the numbers of 2h bits; a result outside 0..n-1 goes through again ---- */
+/* ---- the shuffle: a keyed Feistel network over the numbers of 2h bits; a result outside 0..n-1
+ * goes through again ---- */
 
 enum { ROUNDS = 8 };
 
@@ -91,7 +96,8 @@ static uint32_t mix(uint32_t x)
 
 static uint64_t feistel(const uint32_t *key, int half, uint64_t x)
 {
-    uint32_t mask = (uint32_t)(((uint64_t)1 << half) - 1), left = (uint32_t)(x >> half), right = (uint32_t)x & mask;
+    uint32_t mask = (uint32_t)(((uint64_t)1 << half) - 1), left = (uint32_t)(x >> half),
+             right = (uint32_t)x & mask;
 
     for (int i = 0; i < ROUNDS; i++) {
         uint32_t next = left ^ (mix(right ^ key[i]) & mask);

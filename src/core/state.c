@@ -5,20 +5,25 @@
 
 static weir_err full_name(weir_io *io, const char *name, char *full, size_t room)
 {
-    bool cut = strlen(io->prefix) == sizeof io->prefix - 1; /* weir_io_in had no room: two names could become one */
+    /* weir_io_in had no room: two names could become one */
+    bool cut = strlen(io->prefix) == sizeof io->prefix - 1;
 
     if (cut || (size_t)snprintf(full, room, "%s%s", io->prefix, name) >= room)
-        return weir_fail(WEIR_FAILED, "the name of a state field is too long: %s%s", io->prefix, name);
+        return weir_fail(WEIR_FAILED, "the name of a state field is too long: %s%s", io->prefix,
+                         name);
     return WEIR_OK;
 }
 
-weir_err weir_io_range(weir_io *io, const char *name, float *x, size_t at, size_t n, size_t whole, weir_keep keep)
+weir_err weir_io_range(weir_io *io, const char *name, float *x, size_t at, size_t n, size_t whole,
+                       weir_keep keep)
 {
     char full[256];
 
     WEIR_TRY(full_name(io, name, full, sizeof full));
     if (at > whole || n > whole - at)
-        return weir_fail(WEIR_FAILED, "state field %s: %zu floats from place %zu do not fit in its %zu", full, n, at, whole);
+        return weir_fail(WEIR_FAILED,
+                         "state field %s: %zu floats from place %zu do not fit in its %zu", full, n,
+                         at, whole);
     return io->range(io, full, x, at, n, whole, keep);
 }
 

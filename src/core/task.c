@@ -35,12 +35,22 @@ typedef struct thread {
     weir_why why; /* the thread's slot: its last sentence outlives it */
 } thread;
 
-/* As the kernel's sched_setattr takes it: `runtime` of an ordinary thread is how long its turn is; 0: the usual. Threads of other kinds stay as they are. */
-typedef struct attributes { uint32_t size, policy; uint64_t flags; int32_t nice; uint32_t priority; uint64_t runtime, deadline, period; } attributes;
+/* As the kernel's sched_setattr takes it: `runtime` of an ordinary thread is how long its turn is;
+ * 0: the usual. Threads of other kinds stay as they are. */
+typedef struct attributes {
+    uint32_t size, policy;
+    uint64_t flags;
+    int32_t nice;
+    uint32_t priority;
+    uint64_t runtime, deadline, period;
+} attributes;
 
 void weir_thread_brisk(bool yes)
 {
-    attributes a = {.size = sizeof a, .flags = KEEP_POLICY, .nice = getpriority(PRIO_PROCESS, 0), .runtime = yes ? BRISK_NS : 0};
+    attributes a = {.size = sizeof a,
+                    .flags = KEEP_POLICY,
+                    .nice = getpriority(PRIO_PROCESS, 0),
+                    .runtime = yes ? BRISK_NS : 0};
 
     syscall(SYS_sched_setattr, 0, &a, 0);
 }
@@ -57,7 +67,8 @@ static void *body(void *arg)
     return NULL;
 }
 
-/* A new thread inherits its maker's mask, so the maker blocks all signals while it makes it: none can slip in between. */
+/* A new thread inherits its maker's mask, so the maker blocks all signals while it makes it: none
+ * can slip in between. */
 static int create(thread *t)
 {
     sigset_t all, before;
@@ -70,7 +81,8 @@ static int create(thread *t)
     return rc;
 }
 
-static weir_err start(weir_rt *rt, const char *name, weir_err (*fn)(void *), void *arg, weir_task **out)
+static weir_err start(weir_rt *rt, const char *name, weir_err (*fn)(void *), void *arg,
+                      weir_task **out)
 {
     thread *t = calloc(1, sizeof *t);
     int rc;
@@ -209,7 +221,8 @@ static void drop(weir_queue *base)
 
 weir_rt *weir_rt_threads(void)
 {
-    static weir_rt rt = {now, start, join, make, put, get, shut, drop}; /* never written: not const because handles are not */
+    /* never written: not const because handles are not */
+    static weir_rt rt = {now, start, join, make, put, get, shut, drop};
 
     return &rt;
 }

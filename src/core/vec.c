@@ -13,7 +13,8 @@ extern const weir_vec weir_vec_avx2, weir_vec_avx512;
 /* whoever has a later one has those before */
 static const weir_vec *const upto_base[] = {&weir_vec_base, NULL};
 static const weir_vec *const upto_avx2[] = {&weir_vec_base, &weir_vec_avx2, NULL};
-static const weir_vec *const upto_avx512[] = {&weir_vec_base, &weir_vec_avx2, &weir_vec_avx512, NULL};
+static const weir_vec *const upto_avx512[] = {&weir_vec_base, &weir_vec_avx2, &weir_vec_avx512,
+                                              NULL};
 
 /* Older compilers do not know it by name. */
 static bool has_f16c(void)
@@ -27,8 +28,8 @@ static const weir_vec *const *ask(void)
 {
     if (!__builtin_cpu_supports("avx2") || !has_f16c())
         return upto_base;
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512vl"))
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+        __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl"))
         return upto_avx512;
     return upto_avx2;
 }
@@ -40,7 +41,8 @@ static const weir_vec *const *ask(void)
 }
 #endif
 
-/* Once: on a virtual machine the answer takes as long as a small layer. Two threads may both ask: they hear the same. */
+/* Once: on a virtual machine the answer takes as long as a small layer. Two threads may both ask:
+ * they hear the same. */
 const weir_vec *const *weir_vec_all(void)
 {
     static _Atomic(const weir_vec *const *) known;
@@ -63,7 +65,8 @@ static const weir_vec *choose(void)
     while (isa && most < 3 && strcmp(isa, word[most]))
         most++;
     if (most == 3)
-        weir_log(WEIR_LOG_WARN, "env", "WEIR_ISA=%s is ignored: it may be baseline, avx2 or avx512", isa);
+        weir_log(WEIR_LOG_WARN, "env", "WEIR_ISA=%s is ignored: it may be baseline, avx2 or avx512",
+                 isa);
     while (i < most && all[i + 1])
         i++;
     return all[i];

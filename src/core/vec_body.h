@@ -1,8 +1,9 @@
-/* vec_body.h - the text of the kernels, compiled once for each instruction set. The file that includes it defines WEIR_VEC, the
- * table's symbol, and WEIR_VEC_ISA, its name.
+/* vec_body.h - the text of the kernels, compiled once for each instruction set. The file that
+ * includes it defines WEIR_VEC, the table's symbol, and WEIR_VEC_ISA, its name.
  *
- * Loops over single elements give the same bits however they are cut into vectors, as nothing is contracted; a sum does not, so
- * it runs in 16 lanes, element i in lane i % 16, added up in a fixed tree. NaNs agree in being NaNs, not in their payload. */
+ * Loops over single elements give the same bits however they are cut into vectors, as nothing is
+ * contracted; a sum does not, so it runs in 16 lanes, element i in lane i % 16, added up in a fixed
+ * tree. NaNs agree in being NaNs, not in their payload. */
 #include "core/vec.h"
 #include "core/wide.h"
 #include <math.h>
@@ -46,9 +47,11 @@ static void narrow(float *restrict y, const double *restrict x, size_t n)
         y[i] = (float)x[i];
 }
 
-/* By whole registers: whichever way a compiler cuts a loop over k vectors, it leaves their sums in memory, which costs half the
- * speed. Each vector is read and written once, and what was read is written while it is in the cache. */
-enum { AHEAD = 2048 }; /* bytes: a page ends before the hardware has seen that it is read in order */
+/* By whole registers: whichever way a compiler cuts a loop over k vectors, it leaves their sums in
+ * memory, which costs half the speed. Each vector is read and written once, and what was read is
+ * written while it is in the cache. */
+/* bytes: a page ends before the hardware has seen that it is read in order */
+enum { AHEAD = 2048 };
 
 static void add_all(void *const *x, int k, size_t n)
 {
@@ -123,8 +126,8 @@ static double sumsq(const float *x, size_t n)
     return lane[0];
 }
 
-static void sgd(float *restrict w, float *restrict m, const float *restrict grad, size_t n, float rate, float momentum,
-                float decay, float scale, bool nesterov)
+static void sgd(float *restrict w, float *restrict m, const float *restrict grad, size_t n,
+                float rate, float momentum, float decay, float scale, bool nesterov)
 {
     if (!nesterov) {
 #pragma omp simd
@@ -143,8 +146,8 @@ static void sgd(float *restrict w, float *restrict m, const float *restrict grad
     }
 }
 
-static void sgd_apart(float *restrict w, float *restrict m, const float *restrict grad, size_t n, float rate, float momentum,
-                      float decay, float scale, bool nesterov)
+static void sgd_apart(float *restrict w, float *restrict m, const float *restrict grad, size_t n,
+                      float rate, float momentum, float decay, float scale, bool nesterov)
 {
 #pragma omp simd
     for (size_t i = 0; i < n; i++) {
@@ -154,16 +157,18 @@ static void sgd_apart(float *restrict w, float *restrict m, const float *restric
     }
 }
 
-static void sgd_plain(float *restrict w, const float *restrict grad, size_t n, float rate, float decay, float scale)
+static void sgd_plain(float *restrict w, const float *restrict grad, size_t n, float rate,
+                      float decay, float scale)
 {
 #pragma omp simd
     for (size_t i = 0; i < n; i++)
         w[i] -= rate * (grad[i] * scale + decay * w[i]);
 }
 
-/* Square roots and quotients are rounded correctly everywhere; the quick estimates that some instruction sets have are not. */
-static void adagrad(float *restrict w, float *restrict s, const float *restrict grad, size_t n, float rate, float decay, float eps,
-                    float scale)
+/* Square roots and quotients are rounded correctly everywhere; the quick estimates that some
+ * instruction sets have are not. */
+static void adagrad(float *restrict w, float *restrict s, const float *restrict grad, size_t n,
+                    float rate, float decay, float eps, float scale)
 {
 #pragma omp simd
     for (size_t i = 0; i < n; i++) {
@@ -173,7 +178,8 @@ static void adagrad(float *restrict w, float *restrict s, const float *restrict 
     }
 }
 
-static void adam(float *restrict w, float *restrict m, float *restrict v, const float *restrict grad, size_t n, const weir_adam *a)
+static void adam(float *restrict w, float *restrict m, float *restrict v,
+                 const float *restrict grad, size_t n, const weir_adam *a)
 {
     const weir_adam f = *a;
 
@@ -202,6 +208,7 @@ static bool all_finite(const float *x, size_t n)
 
 #include "core/vec_feed.h"
 
-const weir_vec WEIR_VEC = {WEIR_VEC_ISA, add,  add_f64,   add_wide, narrow,  add_all, add_all_f64, scale,
-                           axpy,         sumsq, sgd, sgd_apart, sgd_plain, adagrad,  adam,    all_finite,
-                           most,         feed, sift, stream, fence, count_over};
+const weir_vec WEIR_VEC = {WEIR_VEC_ISA, add,     add_f64, add_wide,   narrow, add_all,
+                           add_all_f64,  scale,   axpy,    sumsq,      sgd,    sgd_apart,
+                           sgd_plain,    adagrad, adam,    all_finite, most,   feed,
+                           sift,         stream,  fence,   count_over};

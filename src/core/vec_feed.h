@@ -1,6 +1,7 @@
-/* vec_feed.h - a part of vec_body.h: the kernels that codecs are made of. They run as fast as memory does, so each goes once through it: it asks for lines well
- * before it needs them, as a page ends before the hardware has seen that it is read in order, and what is not read again in this step goes past the caches,
- * as a line need not be fetched to be overwritten. */
+/* vec_feed.h - a part of vec_body.h: the kernels that codecs are made of. They run as fast as
+ * memory does, so each goes once through it: it asks for lines well before it needs them, as a page
+ * ends before the hardware has seen that it is read in order, and what is not read again in this
+ * step goes past the caches, as a line need not be fetched to be overwritten. */
 enum { FAR = 4096 /* bytes */, LINE = 64 / sizeof(float), WIDE_FLOATS = WIDE / sizeof(float) };
 
 /* Always inline: gcc takes a function that only asks for one without effect, and leaves it out. */
@@ -10,7 +11,8 @@ static inline __attribute__((always_inline)) void ask(const float *x)
         __builtin_prefetch((const void *)((uintptr_t)x + FAR));
 }
 
-/* |x| as whole numbers have its order, with infinities and NaNs above all else: one maximum says how large x gets, and whether it is finite. */
+/* |x| as whole numbers have its order, with infinities and NaNs above all else: one maximum says
+ * how large x gets, and whether it is finite. */
 static inline wide_i32 larger(wide_i32 top, wide_f32 x)
 {
     wide_i32 a = (wide_i32)x & INT32_MAX;
@@ -124,7 +126,8 @@ static size_t count_over(const float *x, size_t n, float least)
     size_t i = 0, k = 0;
 
     for (; i + WIDE_FLOATS <= n; i += WIDE_FLOATS)
-        k += (size_t)__builtin_popcount(signs((wide_f32)(*(const wide_i32 *)(x + i) & INT32_MAX) > least));
+        k += (size_t)__builtin_popcount(
+            signs((wide_f32)(*(const wide_i32 *)(x + i) & INT32_MAX) > least));
     for (; i < n; i++)
         k += fabsf(x[i]) > least;
     return k;
@@ -205,7 +208,8 @@ static inline void put_aside(const float *line, unsigned hits, uint32_t at, weir
 {
 #if defined __AVX512F__
     const __m512i lane = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
-    __m512i x = _mm512_loadu_si512(line), word = _mm512_slli_epi32(_mm512_add_epi32(lane, _mm512_set1_epi32((int)at)), 1);
+    __m512i x = _mm512_loadu_si512(line),
+            word = _mm512_slli_epi32(_mm512_add_epi32(lane, _mm512_set1_epi32((int)at)), 1);
     word = _mm512_or_si512(word, _mm512_srli_epi32(x, 31));
     _mm512_storeu_si512(to->word + to->count, _mm512_maskz_compress_epi32((__mmask16)hits, word));
     _mm512_storeu_si512(to->value + to->count, _mm512_maskz_compress_epi32((__mmask16)hits, x));
@@ -220,7 +224,8 @@ static inline void put_aside(const float *line, unsigned hits, uint32_t at, weir
 }
 
 /* A line of x goes to y; a bit for each of those beyond. */
-static inline unsigned sift_line(float *y, const weir_source *s, size_t i, float least, float take, float *line, wide_i32 *top)
+static inline unsigned sift_line(float *y, const weir_source *s, size_t i, float least, float take,
+                                 float *line, wide_i32 *top)
 {
     wide_f32 none = {0}, by = none + take;
     wide_i32 masked = (wide_i32)none - (s->mask && take > 0);
@@ -240,7 +245,8 @@ static inline unsigned sift_line(float *y, const weir_source *s, size_t i, float
 }
 
 /* Those that do not fill a vector. */
-static inline int32_t sift_few(float *y, const weir_source *s, size_t i, size_t end, float least, float take, weir_sifted *to)
+static inline int32_t sift_few(float *y, const weir_source *s, size_t i, size_t end, float least,
+                               float take, weir_sifted *to)
 {
     int32_t top = 0;
 
@@ -254,7 +260,8 @@ static inline int32_t sift_few(float *y, const weir_source *s, size_t i, size_t 
     return top;
 }
 
-static void sift(float *y, const weir_source *source, size_t n, float least, float take, weir_sifted *result)
+static void sift(float *y, const weir_source *source, size_t n, float least, float take,
+                 weir_sifted *result)
 {
     const weir_source s = *source;
     weir_sifted to = {result->word, result->value, 0, 0};

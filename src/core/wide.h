@@ -1,4 +1,5 @@
-/* wide.h - one register full of numbers, at any address: as wide as the instruction set that the including file is compiled for. */
+/* wide.h - one register full of numbers, at any address: as wide as the instruction set that the
+ * including file is compiled for. */
 #ifndef WEIR_WIDE_H
 #define WEIR_WIDE_H
 #include <stdint.h>

@@ -1,4 +1,5 @@
-/* array.c - reading IDX. Every number in a file is an enemy's until it has been compared with the file's length. */
+/* array.c - reading IDX. Every number in a file is an enemy's until it has been compared with the
+ * file's length. */
 #include "data/array.h"
 #include <endian.h>
 #include <math.h>
@@ -19,15 +20,20 @@ static size_t type_size(weir_array_type type) { return type == WEIR_U8 ? 1 : 4; 
 static weir_err parse_magic(const char *name, const unsigned char *b, size_t n, weir_array *a)
 {
     if (n < 4)
-        return weir_fail(WEIR_INVALID, "%s: %zu bytes were found, an IDX header was expected", name, n);
+        return weir_fail(WEIR_INVALID, "%s: %zu bytes were found, an IDX header was expected", name,
+                         n);
     if (b[0] || b[1] || (b[2] != WEIR_U8 && b[2] != WEIR_I32 && b[2] != WEIR_F32))
         return weir_fail(WEIR_INVALID,
-                         "%s: it begins with %02x %02x %02x %02x; IDX was expected: 00 00, then 08 (bytes), 0c (int32) or 0d (float32)",
+                         "%s: it begins with %02x %02x %02x %02x; IDX was expected: 00 00, then 08 "
+                         "(bytes), 0c (int32) or 0d (float32)",
                          name, b[0], b[1], b[2], b[3]);
     if (b[3] < 1 || b[3] > 4)
-        return weir_fail(WEIR_INVALID, "%s: %d dimensions were found, 1 to 4 were expected", name, b[3]);
+        return weir_fail(WEIR_INVALID, "%s: %d dimensions were found, 1 to 4 were expected", name,
+                         b[3]);
     if (n < 4 + 4 * (size_t)b[3])
-        return weir_fail(WEIR_INVALID, "%s: it ends within its header: %zu bytes were found, %d were expected", name, n, 4 + 4 * b[3]);
+        return weir_fail(WEIR_INVALID,
+                         "%s: it ends within its header: %zu bytes were found, %d were expected",
+                         name, n, 4 + 4 * b[3]);
     a->type = b[2];
     a->dims = b[3];
     return WEIR_OK;
@@ -49,10 +55,14 @@ static weir_err parse_sizes(const char *name, const unsigned char *b, size_t n, 
             over = __builtin_mul_overflow(a->width, a->dim[i], &a->width) || over;
     }
     if (over)
-        return weir_fail(WEIR_INVALID, "%s: its dimensions promise more values than any file can hold", name);
+        return weir_fail(WEIR_INVALID,
+                         "%s: its dimensions promise more values than any file can hold", name);
     if (bytes != found)
-        return weir_fail(WEIR_INVALID, "%s: %llu bytes of values were found, its dimensions promise %llu: it is %s", name,
-                         (unsigned long long)found, (unsigned long long)bytes, found < bytes ? "cut short" : "too long");
+        return weir_fail(
+            WEIR_INVALID,
+            "%s: %llu bytes of values were found, its dimensions promise %llu: it is %s", name,
+            (unsigned long long)found, (unsigned long long)bytes,
+            found < bytes ? "cut short" : "too long");
     return WEIR_OK;
 }
 
@@ -79,9 +89,11 @@ static weir_err check_finite(const weir_array *a)
 
     for (uint64_t i = 0; i < n; i++)
         if (!isfinite(weir_array_number(a, i)))
-            return weir_fail(WEIR_INVALID, "%s: value %llu of sample %llu (both from 0) is %s; a finite number was expected", a->name,
-                             (unsigned long long)(i % a->width), (unsigned long long)(i / a->width),
-                             isnan(weir_array_number(a, i)) ? "not a number" : "infinite");
+            return weir_fail(
+                WEIR_INVALID,
+                "%s: value %llu of sample %llu (both from 0) is %s; a finite number was expected",
+                a->name, (unsigned long long)(i % a->width), (unsigned long long)(i / a->width),
+                isnan(weir_array_number(a, i)) ? "not a number" : "infinite");
     return WEIR_OK;
 }
 
@@ -103,16 +115,23 @@ weir_err weir_array_labels(const weir_array *samples, const weir_array *label, i
     int64_t most = 0, bound = *classes ? *classes - 1 : MOST_LABEL;
 
     if (label->dims != 1 || label->type == WEIR_F32)
-        return weir_fail(WEIR_INVALID, "%s: %d dimensions of %s were found; labels are one dimension of bytes or int32", label->name,
-                         label->dims, label->type == WEIR_F32 ? "float32" : "whole numbers");
+        return weir_fail(
+            WEIR_INVALID,
+            "%s: %d dimensions of %s were found; labels are one dimension of bytes or int32",
+            label->name, label->dims, label->type == WEIR_F32 ? "float32" : "whole numbers");
     if (label->dim[0] != samples->dim[0])
-        return weir_fail(WEIR_INVALID, "%s: %llu labels were found, %llu were expected, one for each sample of %s", label->name,
-                         (unsigned long long)label->dim[0], (unsigned long long)samples->dim[0], samples->name);
+        return weir_fail(
+            WEIR_INVALID,
+            "%s: %llu labels were found, %llu were expected, one for each sample of %s",
+            label->name, (unsigned long long)label->dim[0], (unsigned long long)samples->dim[0],
+            samples->name);
     for (uint64_t i = 0; i < label->dim[0]; i++) {
         int32_t x = weir_array_int(label, i);
         if (x < 0 || x > bound)
-            return weir_fail(WEIR_INVALID, "%s: label %llu (from 0) is %d; 0 to %lld was expected%s", label->name, (unsigned long long)i, x,
-                             (long long)bound, *classes ? ", the classes there are" : "");
+            return weir_fail(WEIR_INVALID,
+                             "%s: label %llu (from 0) is %d; 0 to %lld was expected%s", label->name,
+                             (unsigned long long)i, x, (long long)bound,
+                             *classes ? ", the classes there are" : "");
         most = x > most ? x : most;
     }
     if (!*classes)

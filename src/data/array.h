@@ -1,6 +1,7 @@
-/* array.h - an array of numbers as it lies in an IDX file: two zero bytes, a type (08 unsigned byte, 0C int32, 0D float32), the number of
- * dimensions, each as a big-endian 32-bit number, then the values, big-endian, row-major. The values stay as they are, so that a set
- * takes no more memory than its file; they become floats when a sample is asked for. */
+/* array.h - an array of numbers as it lies in an IDX file: two zero bytes, a type (08 unsigned
+ * byte, 0C int32, 0D float32), the number of dimensions, each as a big-endian 32-bit number, then
+ * the values, big-endian, row-major. The values stay as they are, so that a set takes no more
+ * memory than its file; they become floats when a sample is asked for. */
 #ifndef WEIR_DATA_ARRAY_H
 #define WEIR_DATA_ARRAY_H
 #include "core/err.h"
@@ -16,11 +17,12 @@ typedef struct weir_array {
     const unsigned char *value;
 } weir_array;
 
-/* Reads bytes that may be anything; `a` points into them and to `name`. WEIR_INVALID: another magic, no or too many dimensions, one that
- * is 0, fewer or more bytes than they promise, a float that is not finite. */
+/* Reads bytes that may be anything; `a` points into them and to `name`. WEIR_INVALID: another
+ * magic, no or too many dimensions, one that is 0, fewer or more bytes than they promise, a float
+ * that is not finite. */
 weir_err weir_array_parse(const char *name, const void *bytes, size_t n, weir_array *a);
-/* Whether `label` holds one class for each of the array's samples, from 0 to *classes - 1; or, where that is 0, to 1,000,000: then
- * *classes becomes the largest + 1. */
+/* Whether `label` holds one class for each of the array's samples, from 0 to *classes - 1; or,
+ * where that is 0, to 1,000,000: then *classes becomes the largest + 1. */
 weir_err weir_array_labels(const weir_array *samples, const weir_array *label, int64_t *classes);
 /* Value i; weir_array_int: of whole numbers only. */
 double weir_array_number(const weir_array *, uint64_t i);

@@ -25,8 +25,10 @@ static void mirror(float *x, int64_t n)
 
 void weir_augment(float *x, const int64_t dim[3], const weir_pick *pick, int i)
 {
-    weir_rng r = weir_rng_at(pick->seed, WEIR_RNG_AUGMENT, pick->step, (uint32_t)(pick->first + (uint64_t)i));
-    int64_t down = (int64_t)weir_rng_below(&r, 2 * FRAME + 1) - FRAME, right = (int64_t)weir_rng_below(&r, 2 * FRAME + 1) - FRAME;
+    weir_rng r = weir_rng_at(pick->seed, WEIR_RNG_AUGMENT, pick->step,
+                             (uint32_t)(pick->first + (uint64_t)i));
+    int64_t down = (int64_t)weir_rng_below(&r, 2 * FRAME + 1) - FRAME,
+            right = (int64_t)weir_rng_below(&r, 2 * FRAME + 1) - FRAME;
     bool flip = weir_rng_u32(&r) & 1;
 
     for (int64_t c = 0; c < dim[0]; c++, x += dim[1] * dim[2]) {

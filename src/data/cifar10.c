@@ -1,5 +1,6 @@
-/* cifar10.c - the pictures of CIFAR-10 in its binary batches: every DIR/data_batch_*.bin there is, of any number of records, and
- * test_batch.bin, each plain or gzipped. Each channel is standardised by itself. */
+/* cifar10.c - the pictures of CIFAR-10 in its binary batches: every DIR/data_batch_*.bin there is,
+ * of any number of records, and test_batch.bin, each plain or gzipped. Each channel is standardised
+ * by itself. */
 #include "data/augment.h"
 #include "data/data.h"
 #include "data/files.h"
@@ -23,7 +24,10 @@ typedef struct cifar10 {
 
 static const int64_t shape[] = {WEIR_RECORD_PLANES, WEIR_RECORD_SIDE, WEIR_RECORD_SIDE};
 
-static bool is_train(const char *name, const char *word) { return !strncmp(name, word, strlen(word)) && weir_files_end(name, ".bin"); }
+static bool is_train(const char *name, const char *word)
+{
+    return !strncmp(name, word, strlen(word)) && weir_files_end(name, ".bin");
+}
 static bool is_test(const char *name, const char *word)
 {
     size_t n = strlen(word);
@@ -36,7 +40,8 @@ static weir_err find(const char *dir, weir_arena *a, weir_files *train, weir_fil
     WEIR_TRY(weir_files_find(dir, is_train, "data_batch_", a, train));
     WEIR_TRY(weir_files_find(dir, is_test, "test_batch.bin", a, test));
     if (!train->n || !test->n)
-        return weir_fail(WEIR_INVALID, "%s: there is no %s, plain or .gz", dir, train->n ? "test_batch.bin" : "data_batch_*.bin");
+        return weir_fail(WEIR_INVALID, "%s: there is no %s, plain or .gz", dir,
+                         train->n ? "test_batch.bin" : "data_batch_*.bin");
     return WEIR_OK;
 }
 
@@ -73,11 +78,16 @@ static void fit(cifar10 *s)
     }
 }
 
-/* The limits shorten the parts but change no sample: mean and deviation are those of the whole files. */
-static weir_err open_cifar10(void *self, const weir_data_need *need, weir_arena *a, weir_data_facts *facts)
+/* The limits shorten the parts but change no sample: mean and deviation are those of the whole
+ * files. */
+static weir_err open_cifar10(void *self, const weir_data_need *need, weir_arena *a,
+                             weir_data_facts *facts)
 {
     cifar10 *s = self;
-    weir_data_facts made = {.target = WEIR_CLASSES, .classes = WEIR_RECORD_CLASSES, .dims = 3, .dim = {1, 1, 1, 1}};
+    weir_data_facts made = {.target = WEIR_CLASSES,
+                            .classes = WEIR_RECORD_CLASSES,
+                            .dims = 3,
+                            .dim = {1, 1, 1, 1}};
     weir_files found[WEIR_PARTS];
 
     (void)need;
@@ -85,7 +95,8 @@ static weir_err open_cifar10(void *self, const weir_data_need *need, weir_arena 
         return weir_fail(WEIR_USAGE, "data cifar10: a directory was expected, as in cifar10:DIR");
     WEIR_TRY(find(s->dir, a, &found[WEIR_TRAIN], &found[WEIR_TEST]));
     if (!(s->bytes = WEIR_NEW(a, char *, found[WEIR_TRAIN].n + found[WEIR_TEST].n)))
-        return weir_fail_nomem((size_t)(found[WEIR_TRAIN].n + found[WEIR_TEST].n) * sizeof *s->bytes);
+        return weir_fail_nomem((size_t)(found[WEIR_TRAIN].n + found[WEIR_TEST].n) *
+                               sizeof *s->bytes);
     for (int part = 0; part < WEIR_PARTS; part++) {
         uint64_t limit = (uint64_t)s->limit[part];
         WEIR_TRY(load(s, &found[part], a, part));
@@ -124,9 +135,12 @@ static void close_cifar10(void *self)
 
 static const weir_opt options[] = {
     {"dir", WEIR_OPT_TEXT, offsetof(cifar10, dir), NULL, "where the files are", .bare = true},
-    {"augment", WEIR_OPT_BOOL, offsetof(cifar10, augment), "no", .help = "crop and flip training pictures at random"},
-    {"limit", WEIR_OPT_INT, offsetof(cifar10, limit[WEIR_TRAIN]), "0", "training samples used; 0: all", .min = 0, .max = 1e18},
-    {"test_limit", WEIR_OPT_INT, offsetof(cifar10, limit[WEIR_TEST]), "0", "test samples used; 0: all", .min = 0, .max = 1e18},
+    {"augment", WEIR_OPT_BOOL, offsetof(cifar10, augment), "no",
+     .help = "crop and flip training pictures at random"},
+    {"limit", WEIR_OPT_INT, offsetof(cifar10, limit[WEIR_TRAIN]), "0",
+     "training samples used; 0: all", .min = 0, .max = 1e18},
+    {"test_limit", WEIR_OPT_INT, offsetof(cifar10, limit[WEIR_TEST]), "0",
+     "test samples used; 0: all", .min = 0, .max = 1e18},
     {0},
 };
 

@@ -1,5 +1,6 @@
-/* csv.c - regression on a table in comma-separated text, plain or gzipped: the last column is the target. Some rows, chosen by a seed of
- * the data's own, are the test part. Each column is standardised by its training rows, the target too: facts.value_scale leads back. */
+/* csv.c - regression on a table in comma-separated text, plain or gzipped: the last column is the
+ * target. Some rows, chosen by a seed of the data's own, are the test part. Each column is
+ * standardised by its training rows, the target too: facts.value_scale leads back. */
 #include "data/data.h"
 #include "data/files.h"
 #include "data/table.h"
@@ -15,9 +16,14 @@ typedef struct csv {
     float *value;                       /* standardised rows, the test part's first */
 } csv;
 
-typedef struct column { double mean, deviation; } column;
+typedef struct column {
+    double mean, deviation;
+} column;
 
-static const double *row(const weir_table *t, const uint64_t *order, uint64_t place) { return t->value + order[place] * t->cols; }
+static const double *row(const weir_table *t, const uint64_t *order, uint64_t place)
+{
+    return t->value + order[place] * t->cols;
+}
 
 static column fit(const csv *s, const weir_table *t, const uint64_t *order, uint64_t col)
 {
@@ -34,23 +40,30 @@ static column fit(const csv *s, const weir_table *t, const uint64_t *order, uint
 }
 
 /* A test row may lie further out than a float can tell. */
-static weir_err standardise(csv *s, const weir_table *t, const uint64_t *order, uint64_t col, const column *c)
+static weir_err standardise(csv *s, const weir_table *t, const uint64_t *order, uint64_t col,
+                            const column *c)
 {
     for (uint64_t i = 0; i < t->rows; i++) {
         double x = (row(t, order, i)[col] - c->mean) / c->deviation;
         if (!(fabs(x) <= 1e30))
-            return weir_fail(WEIR_INVALID, "%s: line %llu, column %llu: %g is too far from the mean %g and deviation %g", t->name,
-                             (unsigned long long)t->line[order[i]], (unsigned long long)col + 1, row(t, order, i)[col], c->mean,
-                             c->deviation);
+            return weir_fail(
+                WEIR_INVALID,
+                "%s: line %llu, column %llu: %g is too far from the mean %g and deviation %g",
+                t->name, (unsigned long long)t->line[order[i]], (unsigned long long)col + 1,
+                row(t, order, i)[col], c->mean, c->deviation);
         s->value[i * t->cols + col] = (float)x;
     }
     return WEIR_OK;
 }
 
 /* order: the row that stands at each place; the first `test` places are the test part. */
-static weir_err use_rows(csv *s, const weir_table *t, uint64_t test, const uint64_t *order, weir_data_facts *facts)
+static weir_err use_rows(csv *s, const weir_table *t, uint64_t test, const uint64_t *order,
+                         weir_data_facts *facts)
 {
-    weir_data_facts made = {.target = WEIR_VALUES, .classes = 1, .dims = 1, .dim = {(int64_t)t->cols - 1, 1, 1, 1}};
+    weir_data_facts made = {.target = WEIR_VALUES,
+                            .classes = 1,
+                            .dims = 1,
+                            .dim = {(int64_t)t->cols - 1, 1, 1, 1}};
 
     s->inputs = t->cols - 1;
     s->first[WEIR_TRAIN] = made.count[WEIR_TEST] = test;
@@ -72,18 +85,22 @@ static weir_err use_table(csv *s, const weir_table *t, weir_data_facts *facts)
     weir_err err;
 
     if (t->rows < 2)
-        return weir_fail(WEIR_INVALID, "%s: %llu row was found; one for training and one for the test were expected", t->name,
-                         (unsigned long long)t->rows);
+        return weir_fail(
+            WEIR_INVALID,
+            "%s: %llu row was found; one for training and one for the test were expected", t->name,
+            (unsigned long long)t->rows);
     if (!(order = reallocarray(NULL, t->rows, sizeof *order)))
         return weir_fail_nomem(t->rows * sizeof *order);
     for (uint64_t i = 0; i < t->rows; i++)
-        order[i] = weir_rng_shuffle((uint64_t)s->seed, UINT64_MAX, t->rows, i); /* no run has an epoch of that number */
+        order[i] = weir_rng_shuffle((uint64_t)s->seed, UINT64_MAX, t->rows,
+                                    i); /* no run has an epoch of that number */
     err = use_rows(s, t, test < 1 ? 1 : test > t->rows - 1 ? t->rows - 1 : test, order, facts);
     free(order);
     return err;
 }
 
-static weir_err open_csv(void *self, const weir_data_need *need, weir_arena *a, weir_data_facts *facts)
+static weir_err open_csv(void *self, const weir_data_need *need, weir_arena *a,
+                         weir_data_facts *facts)
 {
     csv *s = self;
     weir_table table;
@@ -121,9 +138,12 @@ static void close_csv(void *self) { free(((csv *)self)->value); }
 
 static const weir_opt options[] = {
     {"file", WEIR_OPT_TEXT, offsetof(csv, path), NULL, "the table", .bare = true},
-    {"test", WEIR_OPT_REAL, offsetof(csv, test), "0.1", "the share of rows that is the test part", .min = 1e-9, .max = 0.9},
-    {"header", WEIR_OPT_CHOICE, offsetof(csv, header), "auto", "whether the first line is one", .choices = "auto|yes|no"},
-    {"seed", WEIR_OPT_INT, offsetof(csv, seed), "0", "of the choice of test rows; not the run's", .min = 0, .max = 1e18},
+    {"test", WEIR_OPT_REAL, offsetof(csv, test), "0.1", "the share of rows that is the test part",
+     .min = 1e-9, .max = 0.9},
+    {"header", WEIR_OPT_CHOICE, offsetof(csv, header), "auto", "whether the first line is one",
+     .choices = "auto|yes|no"},
+    {"seed", WEIR_OPT_INT, offsetof(csv, seed), "0", "of the choice of test rows; not the run's",
+     .min = 0, .max = 1e18},
     {0},
 };
 

@@ -22,7 +22,8 @@ typedef struct named {
 } named;
 
 static const named sets[] = {
-    {"fashion-mnist", "idx", "/usr/share/datasets/fashion-mnist", "install the Debian package dataset-fashion-mnist"},
+    {"fashion-mnist", "idx", "/usr/share/datasets/fashion-mnist",
+     "install the Debian package dataset-fashion-mnist"},
     {"mnist", "idx", NULL, "run scripts/data mnist"},
     {"cifar10", "cifar10", NULL, "run scripts/data cifar10, or give cifar10:DIR"},
 };
@@ -54,7 +55,8 @@ static void named_place(const named *s, char *dir, size_t room)
 }
 
 /* The spec that the name stands for; what the user gave comes last and wins. */
-static weir_err expand(const named *s, const char *dir, const char *spec, weir_arena *a, const char **whole)
+static weir_err expand(const named *s, const char *dir, const char *spec, weir_arena *a,
+                       const char **whole)
 {
     const char *options = strchr(spec, ':');
     size_t room = strlen(s->kind) + strlen(dir) + strlen(spec) + 8;
@@ -62,13 +64,15 @@ static weir_err expand(const named *s, const char *dir, const char *spec, weir_a
 
     if (!text)
         return weir_fail_nomem(room);
-    snprintf(text, room, "%s:dir=%s%s%s", s->kind, dir, options ? "," : "", options ? options + 1 : "");
+    snprintf(text, room, "%s:dir=%s%s%s", s->kind, dir, options ? "," : "",
+             options ? options + 1 : "");
     *whole = text;
     return WEIR_OK;
 }
 
 /* A set that is not where its name says: the sentence tells how to get it. */
-static weir_err check_place(const named *s, const char *dir, const weir_plug *plug, const void *self)
+static weir_err check_place(const named *s, const char *dir, const weir_plug *plug,
+                            const void *self)
 {
     const weir_opt *o = plug->options;
     char used[PATH_MAX];
@@ -79,7 +83,9 @@ static weir_err check_place(const named *s, const char *dir, const weir_plug *pl
     if (strcmp(used, dir))
         return WEIR_OK;
     if (!dir[0])
-        return weir_fail(WEIR_INVALID, "data %s: XDG_DATA_HOME or HOME must say where it lies, in a path without commas; or give %s:DIR",
+        return weir_fail(WEIR_INVALID,
+                         "data %s: XDG_DATA_HOME or HOME must say where it lies, in a path without "
+                         "commas; or give %s:DIR",
                          s->name, s->kind);
     if (!weir_path_exists(dir))
         return weir_fail(WEIR_INVALID, "data %s: there is no %s; %s", s->name, dir, s->cure);
@@ -97,12 +103,15 @@ static weir_err unknown(const char *spec)
         if (strcmp(sets[i].name, sets[i].kind))
             n += (size_t)snprintf(known + n, sizeof known - n, "%s, ", sets[i].name);
     for (weir_plugs p = weir_datas; *p && n < sizeof known; p++)
-        n += (size_t)snprintf(known + n, sizeof known - n, "%s%s", p == weir_datas ? "" : ", ", (*p)->name);
+        n += (size_t)snprintf(known + n, sizeof known - n, "%s%s", p == weir_datas ? "" : ", ",
+                              (*p)->name);
     n = strcspn(spec, ":");
-    return weir_fail(WEIR_USAGE, "there is no data '%.*s'; there is %s", n > 200 ? 200 : (int)n, spec, known);
+    return weir_fail(WEIR_USAGE, "there is no data '%.*s'; there is %s", n > 200 ? 200 : (int)n,
+                     spec, known);
 }
 
-weir_err weir_data_open(const char *spec, const weir_data_need *need, weir_arena *a, weir_data_use *use)
+weir_err weir_data_open(const char *spec, const weir_data_need *need, weir_arena *a,
+                        weir_data_use *use)
 {
     static const weir_data_need nothing;
     const named *set = find_named(spec);
@@ -147,7 +156,8 @@ weir_err weir_batch_new(const weir_data_facts *facts, int room, weir_arena *a, w
         width *= (size_t)facts->dim[i];
     if (facts->target != WEIR_CLASSES)
         targets = facts->target == WEIR_TOKENS ? width : (size_t)facts->classes;
-    in = weir_alloc_many(a, (size_t)room, width * sizeof(float)); /* a token is as large as a float */
+    /* a token is as large as a float */
+    in = weir_alloc_many(a, (size_t)room, width * sizeof(float));
     out = weir_alloc_many(a, (size_t)room, targets * sizeof(float));
     if (!in || !out)
         return weir_fail_nomem((size_t)room * (width + targets) * sizeof(float));
@@ -166,5 +176,6 @@ weir_err weir_batch_new(const weir_data_facts *facts, int room, weir_arena *a, w
 void weir_data_print_sets(FILE *f)
 {
     for (size_t i = 0; i < sizeof sets / sizeof *sets; i++)
-        fprintf(f, "  %-12s a set by its name alone; if it is missing: %s\n", sets[i].name, sets[i].cure);
+        fprintf(f, "  %-12s a set by its name alone; if it is missing: %s\n", sets[i].name,
+                sets[i].cure);
 }

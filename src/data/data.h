@@ -1,34 +1,42 @@
-/* data.h - samples by number. A data set has two parts; a sample's bytes depend on (part, index) and, where asked for, on augmentation
- * keyed by (seed, step, global sample), never on the worker. Files are hostile: damaged ones give WEIR_INVALID and name the file,
- * what was found and what was expected. */
+/* data.h - samples by number. A data set has two parts; a sample's bytes depend on (part, index)
+ * and, where asked for, on augmentation keyed by (seed, step, global sample), never on the worker.
+ * Files are hostile: damaged ones give WEIR_INVALID and name the file, what was found and what was
+ * expected. */
 #ifndef WEIR_DATA_DATA_H
 #define WEIR_DATA_DATA_H
 #include "core/plug.h"
 #include "core/rng.h"
 
 typedef enum { WEIR_TRAIN, WEIR_TEST, WEIR_PARTS } weir_part;
-typedef enum { WEIR_CLASSES, WEIR_TOKENS, WEIR_VALUES } weir_target; /* metric: accuracy, perplexity, rmse */
+/* metric: accuracy, perplexity, rmse */
+typedef enum { WEIR_CLASSES, WEIR_TOKENS, WEIR_VALUES } weir_target;
 
 /* What a model needs to know of the data. */
 typedef struct weir_data_facts {
-    int dims;            /* of one sample's input, without the batch: 3 for pictures (channels, height, width) */
+    /* of one sample's input, without the batch: 3 for pictures (channels, height, width) */
+    int dims;
     int64_t dim[4];
     weir_target target;
-    int64_t classes;     /* CLASSES: how many; TOKENS: the vocabulary; VALUES: targets a sample */
-    bool tokens_in;      /* the input is tokens (int32), not floats; dim[0] is the window's length */
-    double value_scale;  /* VALUES: what an error is multiplied by to be in the target's own unit; else 1 */
+    int64_t classes; /* CLASSES: how many; TOKENS: the vocabulary; VALUES: targets a sample */
+    /* the input is tokens (int32), not floats; dim[0] is the window's length */
+    bool tokens_in;
+    /* VALUES: what an error is multiplied by to be in the target's own unit; else 1 */
+    double value_scale;
     uint64_t count[WEIR_PARTS];
-    /* Samples that follow one another: sample s * windows + w is window w of stream s, where windows = count / streams, and goes on
-     * where window w - 1 ended. 0: samples stand alone and may be met in any order. */
+    /* Samples that follow one another: sample s * windows + w is window w of stream s, where
+     * windows = count / streams, and goes on where window w - 1 ended. 0: samples stand alone and
+     * may be met in any order. */
     int64_t streams[WEIR_PARTS];
 } weir_data_facts;
 
 /* What data need to know of the run. */
 typedef struct weir_data_need {
-    int64_t batch; /* samples a step, over all workers: text is cut into so many streams. 0: unknown, one stream */
+    /* samples a step, over all workers: text is cut into so many streams. 0: unknown, one stream */
+    int64_t batch;
 } weir_data_need;
 
-/* Some samples, in memory of the caller's: x or token, and label or value, as the facts say; sized for `room` samples. */
+/* Some samples, in memory of the caller's: x or token, and label or value, as the facts say; sized
+ * for `room` samples. */
 typedef struct weir_batch {
     int n, room;
     float *x;
@@ -41,7 +49,7 @@ typedef struct weir_batch {
 typedef struct weir_pick {
     weir_part part;
     uint64_t seed, step;
-    uint64_t first;         /* the first one's number among the step's samples */
+    uint64_t first; /* the first one's number among the step's samples */
     const uint64_t *index;
     int n;
 } weir_pick;
@@ -49,15 +57,19 @@ typedef struct weir_pick {
 typedef struct weir_data {
     weir_plug plug;
     weir_err (*open)(void *self, const weir_data_need *, weir_arena *, weir_data_facts *);
-    /* Fills batch->n = pick->n samples, in 0..batch->room; indices are below the part's count. Changes no state: the loader's
-     * thread and one that evaluates may call it at the same time. */
+    /* Fills batch->n = pick->n samples, in 0..batch->room; indices are below the part's count.
+     * Changes no state: the loader's thread and one that evaluates may call it at the same time. */
     weir_err (*get)(const void *self, const weir_pick *, weir_batch *);
     void (*close)(void *self); /* also after a failed open. NULL: nothing to do */
 } weir_data;
 
-typedef struct weir_data_use { const weir_data *data; void *self; weir_data_facts facts; } weir_data_use;
-/* `fashion-mnist` and other bare names of known sets stand for the spec of where they lie on this machine. A need of NULL: nothing
- * is known. */
+typedef struct weir_data_use {
+    const weir_data *data;
+    void *self;
+    weir_data_facts facts;
+} weir_data_use;
+/* `fashion-mnist` and other bare names of known sets stand for the spec of where they lie on this
+ * machine. A need of NULL: nothing is known. */
 weir_err weir_data_open(const char *spec, const weir_data_need *, weir_arena *, weir_data_use *);
 void weir_data_close(weir_data_use *);
 /* The sets that are known by name, for `weir list`. */

@@ -51,7 +51,10 @@ typedef struct listing {
     int n;
 } listing;
 
-static int by_name(const struct dirent **a, const struct dirent **b) { return strcmp((*a)->d_name, (*b)->d_name); }
+static int by_name(const struct dirent **a, const struct dirent **b)
+{
+    return strcmp((*a)->d_name, (*b)->d_name);
+}
 
 static bool has(const listing *l, const char *name, size_t n)
 {
@@ -82,14 +85,16 @@ static weir_err add_path(const char *dir, const char *name, weir_arena *a, weir_
     return WEIR_OK;
 }
 
-weir_err weir_files_find(const char *dir, weir_files_fit fits, const char *word, weir_arena *a, weir_files *files)
+weir_err weir_files_find(const char *dir, weir_files_fit fits, const char *word, weir_arena *a,
+                         weir_files *files)
 {
     weir_files made = {0};
     listing l = {0};
     weir_err err = WEIR_OK;
 
     if ((l.n = scandir(dir, &l.entry, NULL, by_name)) < 0)
-        return weir_fail(WEIR_INVALID, "%s: no directory with data could be opened: %s", dir, strerror(errno));
+        return weir_fail(WEIR_INVALID, "%s: no directory with data could be opened: %s", dir,
+                         strerror(errno));
     if (!(made.path = WEIR_NEW(a, const char *, l.n)))
         err = weir_fail_nomem((size_t)l.n * sizeof *made.path);
     for (int i = 0; !err && i < l.n; i++)
@@ -103,15 +108,16 @@ weir_err weir_files_find(const char *dir, weir_files_fit fits, const char *word,
     return err;
 }
 
-weir_err weir_files_one(const char *dir, weir_files_fit fits, const char *word, const char *what, weir_arena *a, const char **path)
+weir_err weir_files_one(const char *dir, weir_files_fit fits, const char *word, const char *what,
+                        weir_arena *a, const char **path)
 {
     size_t skip = strlen(dir) + 1;
     weir_files found;
 
     WEIR_TRY(weir_files_find(dir, fits, word, a, &found));
     if (found.n > 1)
-        return weir_fail(WEIR_INVALID, "%s: both %s and %s are there, one of them was expected", dir, found.path[0] + skip,
-                         found.path[1] + skip);
+        return weir_fail(WEIR_INVALID, "%s: both %s and %s are there, one of them was expected",
+                         dir, found.path[0] + skip, found.path[1] + skip);
     if (!found.n && what)
         return weir_fail(WEIR_INVALID, "%s: there is no %s, plain or .gz", dir, what);
     *path = found.n ? found.path[0] : NULL;

@@ -1,6 +1,7 @@
-/* frames.c - speech: each frame with those around it, and the state it is in. DIR/train-frames-*, train-frame-labels-*, train-utts-*
- * and test-*, in IDX, each plain or gzipped. Where the window reaches over an utterance's end its last frame is repeated; it never
- * shows the next one. Each feature is standardised by itself. */
+/* frames.c - speech: each frame with those around it, and the state it is in. DIR/train-frames-*,
+ * train-frame-labels-*, train-utts-* and test-*, in IDX, each plain or gzipped. Where the window
+ * reaches over an utterance's end its last frame is repeated; it never shows the next one. Each
+ * feature is standardised by itself. */
 #include "data/data.h"
 #include "data/files.h"
 #include "data/standard.h"
@@ -14,7 +15,7 @@ typedef struct frames {
     const char *dir;
     int64_t window, classes, limit[WEIR_PARTS];
     weir_array frame[WEIR_PARTS], label[WEIR_PARTS], utt[WEIR_PARTS];
-    weir_standard *feature; /* one each */
+    weir_standard *feature;          /* one each */
     char *bytes[FILES * WEIR_PARTS]; /* of the files, ours to free */
     int files;
 } frames;
@@ -32,7 +33,8 @@ static weir_err load(frames *s, const char *word, weir_arena *a, weir_array *arr
     return weir_array_parse(path, bytes, n, array);
 }
 
-static weir_err load_part(frames *s, int part, const char *const name[FILES], weir_arena *a, int64_t *classes)
+static weir_err load_part(frames *s, int part, const char *const name[FILES], weir_arena *a,
+                          int64_t *classes)
 {
     WEIR_TRY(load(s, name[0], a, &s->frame[part]));
     WEIR_TRY(load(s, name[1], a, &s->label[part]));
@@ -46,9 +48,11 @@ static weir_err fit(frames *s, weir_arena *a)
     const weir_array *train = &s->frame[WEIR_TRAIN], *test = &s->frame[WEIR_TEST];
 
     if (train->width != test->width || train->type != test->type)
-        return weir_fail(WEIR_INVALID, "%s: frames of %llu values of type %02x were found; %llu of type %02x were expected, as in %s",
-                         test->name, (unsigned long long)test->width, test->type, (unsigned long long)train->width, train->type,
-                         train->name);
+        return weir_fail(WEIR_INVALID,
+                         "%s: frames of %llu values of type %02x were found; %llu of type %02x "
+                         "were expected, as in %s",
+                         test->name, (unsigned long long)test->width, test->type,
+                         (unsigned long long)train->width, train->type, train->name);
     if (!(s->feature = WEIR_NEW(a, weir_standard, train->width)))
         return weir_fail_nomem(train->width * sizeof *s->feature);
     for (uint64_t f = 0; f < train->width; f++) {
@@ -60,10 +64,13 @@ static weir_err fit(frames *s, weir_arena *a)
 }
 
 /* The limits shorten the parts but change no sample. */
-static weir_err open_frames(void *self, const weir_data_need *need, weir_arena *a, weir_data_facts *facts)
+static weir_err open_frames(void *self, const weir_data_need *need, weir_arena *a,
+                            weir_data_facts *facts)
 {
-    static const char *const name[WEIR_PARTS][FILES] = {{"train-frames", "train-frame-labels", "train-utts"},
-                                                        {"test-frames", "test-frame-labels", "test-utts"}};
+    static const char *const name[WEIR_PARTS][FILES] = {{"train-frames", "train-frame-labels",
+                                                         "train-utts"},
+                                                        {"test-frames", "test-frame-labels",
+                                                         "test-utts"}};
     frames *s = self;
     int64_t classes = s->classes;
     weir_data_facts made = {.target = WEIR_CLASSES, .dims = 1, .dim = {1, 1, 1, 1}};
@@ -72,8 +79,10 @@ static weir_err open_frames(void *self, const weir_data_need *need, weir_arena *
     if (!s->dir || !s->dir[0])
         return weir_fail(WEIR_USAGE, "data frames: a directory was expected, as in frames:DIR");
     if (s->window % 2 == 0)
-        return weir_fail(WEIR_USAGE, "data frames: window=%lld: an odd number was expected, as many frames before as behind",
-                         (long long)s->window);
+        return weir_fail(
+            WEIR_USAGE,
+            "data frames: window=%lld: an odd number was expected, as many frames before as behind",
+            (long long)s->window);
     for (int part = 0; part < WEIR_PARTS; part++) {
         uint64_t limit = (uint64_t)s->limit[part];
         WEIR_TRY(load_part(s, part, name[part], a, &classes));
@@ -95,7 +104,9 @@ static void make_window(const frames *s, int part, uint64_t at, float *x)
     weir_utterances_span(&s->utt[part], at, &first, &last);
     for (int64_t w = -half; w <= half; w++) {
         int64_t frame = (int64_t)at + w;
-        frame = frame < (int64_t)first ? (int64_t)first : frame > (int64_t)last ? (int64_t)last : frame;
+        frame = frame < (int64_t)first  ? (int64_t)first
+                : frame > (int64_t)last ? (int64_t)last
+                                        : frame;
         for (uint64_t f = 0; f < in->width; f++)
             *x++ = weir_standard_value(&s->feature[f], in, (uint64_t)frame * in->width + f);
     }
@@ -124,10 +135,14 @@ static void close_frames(void *self)
 
 static const weir_opt options[] = {
     {"dir", WEIR_OPT_TEXT, offsetof(frames, dir), NULL, "where the files are", .bare = true},
-    {"window", WEIR_OPT_INT, offsetof(frames, window), "11", "frames seen at once, an odd number", .min = 1, .max = 10001},
-    {"classes", WEIR_OPT_INT, offsetof(frames, classes), "0", "how many; 0: as the training labels show", .min = 0, .max = 1000001},
-    {"limit", WEIR_OPT_INT, offsetof(frames, limit[WEIR_TRAIN]), "0", "training samples used; 0: all", .min = 0, .max = 1e18},
-    {"test_limit", WEIR_OPT_INT, offsetof(frames, limit[WEIR_TEST]), "0", "test samples used; 0: all", .min = 0, .max = 1e18},
+    {"window", WEIR_OPT_INT, offsetof(frames, window), "11", "frames seen at once, an odd number",
+     .min = 1, .max = 10001},
+    {"classes", WEIR_OPT_INT, offsetof(frames, classes), "0",
+     "how many; 0: as the training labels show", .min = 0, .max = 1000001},
+    {"limit", WEIR_OPT_INT, offsetof(frames, limit[WEIR_TRAIN]), "0",
+     "training samples used; 0: all", .min = 0, .max = 1e18},
+    {"test_limit", WEIR_OPT_INT, offsetof(frames, limit[WEIR_TEST]), "0",
+     "test samples used; 0: all", .min = 0, .max = 1e18},
     {0},
 };
 

@@ -1,5 +1,6 @@
-/* idx.c - labelled samples in IDX files, as MNIST has them: DIR/train-images-*, train-labels-*, and t10k-* or test-*, each plain or
- * gzipped. Pictures (n, height, width) or (n, channels, height, width), or plain vectors (n, features). */
+/* idx.c - labelled samples in IDX files, as MNIST has them: DIR/train-images-*, train-labels-*, and
+ * t10k-* or test-*, each plain or gzipped. Pictures (n, height, width) or (n, channels, height,
+ * width), or plain vectors (n, features). */
 #include "data/augment.h"
 #include "data/data.h"
 #include "data/files.h"
@@ -37,8 +38,11 @@ static weir_err load(idx *s, const char *word, const char *wanted, weir_arena *a
 static weir_err check_input(const weir_array *in)
 {
     if (in->dims < 2)
-        return weir_fail(WEIR_INVALID, "%s: %d dimension was found; samples have 2 (n, features), 3 (n, height, width) or 4 "
-                         "(n, channels, height, width)", in->name, in->dims);
+        return weir_fail(
+            WEIR_INVALID,
+            "%s: %d dimension was found; samples have 2 (n, features), 3 (n, height, width) or 4 "
+            "(n, channels, height, width)",
+            in->name, in->dims);
     return WEIR_OK;
 }
 
@@ -47,7 +51,8 @@ static void show_shape(const weir_array *a, char *text, size_t room)
     size_t n = 0;
 
     for (int i = 1; i < a->dims && n < room; i++)
-        n += (size_t)snprintf(text + n, room - n, "%s%llu", i > 1 ? "x" : "", (unsigned long long)a->dim[i]);
+        n += (size_t)snprintf(text + n, room - n, "%s%llu", i > 1 ? "x" : "",
+                              (unsigned long long)a->dim[i]);
 }
 
 static weir_err check_same(const weir_array *train, const weir_array *test)
@@ -60,10 +65,12 @@ static weir_err check_same(const weir_array *train, const weir_array *test)
     show_shape(test, found, sizeof found);
     show_shape(train, wanted, sizeof wanted);
     if (!same)
-        return weir_fail(WEIR_INVALID, "%s: samples of %s were found, %s was expected, as in %s", test->name, found, wanted, train->name);
+        return weir_fail(WEIR_INVALID, "%s: samples of %s were found, %s was expected, as in %s",
+                         test->name, found, wanted, train->name);
     if (train->type != test->type)
-        return weir_fail(WEIR_INVALID, "%s: values of type %02x were found, %02x was expected, as in %s", test->name, test->type,
-                         train->type, train->name);
+        return weir_fail(WEIR_INVALID,
+                         "%s: values of type %02x were found, %02x was expected, as in %s",
+                         test->name, test->type, train->type, train->name);
     return WEIR_OK;
 }
 
@@ -72,8 +79,13 @@ static weir_err tell_facts(idx *s, int64_t classes, weir_data_facts *facts)
     const weir_array *in = &s->input[WEIR_TRAIN];
 
     if (s->augment && in->dims == 2)
-        return weir_fail(WEIR_MISFIT, "data idx: augment=yes needs pictures; the samples of %s have one dimension", in->name);
-    *facts = (weir_data_facts){.target = WEIR_CLASSES, .classes = classes, .dims = in->dims == 2 ? 1 : 3, .dim = {1, 1, 1, 1}};
+        return weir_fail(
+            WEIR_MISFIT,
+            "data idx: augment=yes needs pictures; the samples of %s have one dimension", in->name);
+    *facts = (weir_data_facts){.target = WEIR_CLASSES,
+                               .classes = classes,
+                               .dims = in->dims == 2 ? 1 : 3,
+                               .dim = {1, 1, 1, 1}};
     for (int i = 1; i < in->dims; i++)
         facts->dim[facts->dims - in->dims + i] = (int64_t)in->dim[i];
     memcpy(s->dim, facts->dim, sizeof s->dim);
@@ -86,8 +98,10 @@ static weir_err tell_facts(idx *s, int64_t classes, weir_data_facts *facts)
 
 /* ---- the verbs ---- */
 
-/* The limits shorten the parts but change no sample: classes, mean and deviation are those of the whole files. */
-static weir_err open_idx(void *self, const weir_data_need *need, weir_arena *a, weir_data_facts *facts)
+/* The limits shorten the parts but change no sample: classes, mean and deviation are those of the
+ * whole files. */
+static weir_err open_idx(void *self, const weir_data_need *need, weir_arena *a,
+                         weir_data_facts *facts)
 {
     idx *s = self;
     int64_t classes = s->classes;
@@ -97,8 +111,10 @@ static weir_err open_idx(void *self, const weir_data_need *need, weir_arena *a, 
         return weir_fail(WEIR_USAGE, "data idx: a directory was expected, as in idx:DIR");
     WEIR_TRY(load(s, "train-images", "train-images-*", a, &s->input[WEIR_TRAIN]));
     WEIR_TRY(load(s, "train-labels", "train-labels-*", a, &s->label[WEIR_TRAIN]));
-    WEIR_TRY(load(s, "t10k-images|test-images", "t10k-images-* or test-images-*", a, &s->input[WEIR_TEST]));
-    WEIR_TRY(load(s, "t10k-labels|test-labels", "t10k-labels-* or test-labels-*", a, &s->label[WEIR_TEST]));
+    WEIR_TRY(load(s, "t10k-images|test-images", "t10k-images-* or test-images-*", a,
+                  &s->input[WEIR_TEST]));
+    WEIR_TRY(load(s, "t10k-labels|test-labels", "t10k-labels-* or test-labels-*", a,
+                  &s->label[WEIR_TEST]));
     for (int part = 0; part < WEIR_PARTS; part++) {
         WEIR_TRY(check_input(&s->input[part]));
         WEIR_TRY(weir_array_labels(&s->input[part], &s->label[part], &classes));
@@ -136,10 +152,14 @@ static void close_idx(void *self)
 
 static const weir_opt options[] = {
     {"dir", WEIR_OPT_TEXT, offsetof(idx, dir), NULL, "where the files are", .bare = true},
-    {"augment", WEIR_OPT_BOOL, offsetof(idx, augment), "no", .help = "crop and flip training pictures at random"},
-    {"classes", WEIR_OPT_INT, offsetof(idx, classes), "0", "how many; 0: as the training labels show", .min = 0, .max = 1000001},
-    {"limit", WEIR_OPT_INT, offsetof(idx, limit[WEIR_TRAIN]), "0", "training samples used; 0: all", .min = 0, .max = 1e18},
-    {"test_limit", WEIR_OPT_INT, offsetof(idx, limit[WEIR_TEST]), "0", "test samples used; 0: all", .min = 0, .max = 1e18},
+    {"augment", WEIR_OPT_BOOL, offsetof(idx, augment), "no",
+     .help = "crop and flip training pictures at random"},
+    {"classes", WEIR_OPT_INT, offsetof(idx, classes), "0",
+     "how many; 0: as the training labels show", .min = 0, .max = 1000001},
+    {"limit", WEIR_OPT_INT, offsetof(idx, limit[WEIR_TRAIN]), "0", "training samples used; 0: all",
+     .min = 0, .max = 1e18},
+    {"test_limit", WEIR_OPT_INT, offsetof(idx, limit[WEIR_TEST]), "0", "test samples used; 0: all",
+     .min = 0, .max = 1e18},
     {0},
 };
 

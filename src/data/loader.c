@@ -1,5 +1,6 @@
-/* loader.c - a task that stays `ahead` batches in front. Batches go round between two queues: free ones to the task, full ones to
- * the trainer. Each queue has room for all of them, so putting never waits; shutting both ends the task wherever it is. */
+/* loader.c - a task that stays `ahead` batches in front. Batches go round between two queues: free
+ * ones to the task, full ones to the trainer. Each queue has room for all of them, so putting never
+ * waits; shutting both ends the task wherever it is. */
 #include "data/loader.h"
 #include <stdlib.h>
 #include <string.h>
@@ -9,12 +10,12 @@ struct weir_loader {
     weir_plan plan;
     uint64_t from;
     weir_arena *arena;
-    weir_batch *batch;     /* `ahead` + 1 of them */
-    uint64_t *index;       /* of the samples being fetched: the task's */
+    weir_batch *batch; /* `ahead` + 1 of them */
+    uint64_t *index;   /* of the samples being fetched: the task's */
     weir_queue *free, *full;
-    weir_task *task;       /* NULL after its end was seen */
-    weir_batch *lent;      /* what the last weir_loader_next gave */
-    weir_err failed;       /* why the task ended, for every later call */
+    weir_task *task;  /* NULL after its end was seen */
+    weir_batch *lent; /* what the last weir_loader_next gave */
+    weir_err failed;  /* why the task ended, for every later call */
     char why[WEIR_WHY_MAX];
 };
 
@@ -40,7 +41,8 @@ static weir_err prepare(weir_loader *l)
         }
 }
 
-/* Its end, whatever the cause, wakes a trainer that waits: what was ready is still handed over first. */
+/* Its end, whatever the cause, wakes a trainer that waits: what was ready is still handed over
+ * first. */
 static weir_err run(void *arg)
 {
     weir_loader *l = arg;
@@ -67,18 +69,21 @@ static weir_err allocate(weir_loader *l, weir_rt *rt, int batches)
     return WEIR_OK;
 }
 
-weir_err weir_loader_open(weir_rt *rt, const weir_data_use *data, const weir_plan *plan, uint64_t from, int ahead,
-                          weir_loader **loader)
+weir_err weir_loader_open(weir_rt *rt, const weir_data_use *data, const weir_plan *plan,
+                          uint64_t from, int ahead, weir_loader **loader)
 {
     weir_loader *l;
     weir_err err;
 
     WEIR_TRY(weir_plan_check(plan));
-    if (plan->count > data->facts.count[WEIR_TRAIN] || plan->streams != (uint64_t)data->facts.streams[WEIR_TRAIN] || ahead < 1 ||
-        ahead > 1024)
-        return weir_fail(WEIR_FAILED, "a loader of %llu samples in %llu streams, %d batches ahead, does not fit data of %llu in %lld",
+    if (plan->count > data->facts.count[WEIR_TRAIN] ||
+        plan->streams != (uint64_t)data->facts.streams[WEIR_TRAIN] || ahead < 1 || ahead > 1024)
+        return weir_fail(WEIR_FAILED,
+                         "a loader of %llu samples in %llu streams, %d batches ahead, does not fit "
+                         "data of %llu in %lld",
                          (unsigned long long)plan->count, (unsigned long long)plan->streams, ahead,
-                         (unsigned long long)data->facts.count[WEIR_TRAIN], (long long)data->facts.streams[WEIR_TRAIN]);
+                         (unsigned long long)data->facts.count[WEIR_TRAIN],
+                         (long long)data->facts.streams[WEIR_TRAIN]);
     if (!(l = calloc(1, sizeof *l)))
         return weir_fail_nomem(sizeof *l);
     *l = (weir_loader){.data = data, .plan = *plan, .from = from, .arena = weir_arena_new()};
@@ -120,7 +125,8 @@ weir_err weir_loader_next(weir_loader *l, const weir_batch **batch)
     return WEIR_OK;
 }
 
-/* Why the task ended is nobody's concern here: the sentence of an error that is being unwound stays. */
+/* Why the task ended is nobody's concern here: the sentence of an error that is being unwound
+ * stays. */
 void weir_loader_close(weir_loader *l)
 {
     weir_why spare, *mine;

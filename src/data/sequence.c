@@ -11,8 +11,11 @@ static weir_err cut(weir_sequence *s, uint64_t streams, uint64_t length, bool fe
     if (fewer && most && streams > most)
         streams = most;
     if (!most || streams > most)
-        return weir_fail(WEIR_MISFIT, "%s: %llu tokens are too few for %llu streams of one window of %llu and the token behind it; "
-                         "give a smaller batch or length", s->name, (unsigned long long)s->tokens, (unsigned long long)streams,
+        return weir_fail(WEIR_MISFIT,
+                         "%s: %llu tokens are too few for %llu streams of one window of %llu and "
+                         "the token behind it; "
+                         "give a smaller batch or length",
+                         s->name, (unsigned long long)s->tokens, (unsigned long long)streams,
                          (unsigned long long)length);
     s->streams = streams;
     s->each = s->tokens / streams;
@@ -20,9 +23,14 @@ static weir_err cut(weir_sequence *s, uint64_t streams, uint64_t length, bool fe
     return WEIR_OK;
 }
 
-weir_err weir_sequences_cut(weir_sequences *q, const weir_data_need *need, int64_t vocabulary, weir_data_facts *facts)
+weir_err weir_sequences_cut(weir_sequences *q, const weir_data_need *need, int64_t vocabulary,
+                            weir_data_facts *facts)
 {
-    weir_data_facts made = {.target = WEIR_TOKENS, .classes = vocabulary, .tokens_in = true, .dims = 1, .dim = {q->length, 1, 1, 1}};
+    weir_data_facts made = {.target = WEIR_TOKENS,
+                            .classes = vocabulary,
+                            .tokens_in = true,
+                            .dims = 1,
+                            .dim = {q->length, 1, 1, 1}};
     uint64_t streams = need->batch > 0 ? (uint64_t)need->batch : 1;
 
     for (int part = 0; part < WEIR_PARTS; part++) {
@@ -36,7 +44,8 @@ weir_err weir_sequences_cut(weir_sequences *q, const weir_data_need *need, int64
 
 static int32_t token_at(const weir_sequence *s, uint64_t i)
 {
-    return s->width == 2 ? ((const uint16_t *)s->token)[i] : (int32_t)((const uint32_t *)s->token)[i];
+    return s->width == 2 ? ((const uint16_t *)s->token)[i]
+                         : (int32_t)((const uint32_t *)s->token)[i];
 }
 
 weir_err weir_sequences_get(const void *self, const weir_pick *pick, weir_batch *batch)
@@ -46,8 +55,10 @@ weir_err weir_sequences_get(const void *self, const weir_pick *pick, weir_batch 
     uint64_t length = (uint64_t)q->length;
 
     for (int i = 0; i < pick->n; i++) {
-        uint64_t first = pick->index[i] / s->windows * s->each + pick->index[i] % s->windows * length;
-        int32_t *token = batch->token + (uint64_t)i * length, *label = batch->label + (uint64_t)i * length;
+        uint64_t first =
+            pick->index[i] / s->windows * s->each + pick->index[i] % s->windows * length;
+        int32_t *token = batch->token + (uint64_t)i * length,
+                *label = batch->label + (uint64_t)i * length;
         for (uint64_t k = 0; k < length; k++) {
             token[k] = token_at(s, first + k);
             label[k] = token_at(s, first + k + 1);

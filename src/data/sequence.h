@@ -1,6 +1,7 @@
-/* sequence.h - a long row of tokens, read in order by several readers at once: it is cut into streams of equal length, and each stream
- * into windows that follow one another. Window w of stream s is sample s * windows + w; its targets are its tokens moved on by one, so
- * a stream of t tokens has (t - 1) / length windows. What is left over at the ends is not used.
+/* sequence.h - a long row of tokens, read in order by several readers at once: it is cut into
+ * streams of equal length, and each stream into windows that follow one another. Window w of stream
+ * s is sample s * windows + w; its targets are its tokens moved on by one, so a stream of t tokens
+ * has (t - 1) / length windows. What is left over at the ends is not used.
  *
  *     tokens   a b c d e f g h i j k l m n o p q     2 streams of 8, length 3: 2 windows each
  *     stream 0 a b c d e f g .   windows abc def, targets bcd efg
@@ -10,9 +11,9 @@
 #include "data/data.h"
 
 typedef struct weir_sequence {
-    const char *name;     /* the file's, for messages */
+    const char *name; /* the file's, for messages */
     const void *token;
-    int width;            /* bytes of one token, unsigned, as the machine has them: 2 or 4 */
+    int width; /* bytes of one token, unsigned, as the machine has them: 2 or 4 */
     uint64_t tokens;
     uint64_t streams, each, windows; /* each: tokens of one stream */
 } weir_sequence;
@@ -24,9 +25,10 @@ typedef struct weir_sequences {
     void *memory[WEIR_PARTS]; /* what the tokens lie in, ours to free */
 } weir_sequences;
 
-/* Cuts both parts for the need's batch and tells the facts. A training part too short for so many streams is WEIR_MISFIT; a test part
- * gets fewer of them. */
-weir_err weir_sequences_cut(weir_sequences *, const weir_data_need *, int64_t vocabulary, weir_data_facts *);
+/* Cuts both parts for the need's batch and tells the facts. A training part too short for so many
+ * streams is WEIR_MISFIT; a test part gets fewer of them. */
+weir_err weir_sequences_cut(weir_sequences *, const weir_data_need *, int64_t vocabulary,
+                            weir_data_facts *);
 /* The verbs of weir_data. */
 weir_err weir_sequences_get(const void *self, const weir_pick *, weir_batch *);
 void weir_sequences_close(void *self);

@@ -57,15 +57,19 @@ void weir_standard_fit(weir_standard *s, const weir_array *a, uint64_t first, ui
         fit_numbers(s, a, first, every);
 }
 
-weir_err weir_standard_check(const weir_standard *s, const weir_array *a, uint64_t first, uint64_t every)
+weir_err weir_standard_check(const weir_standard *s, const weir_array *a, uint64_t first,
+                             uint64_t every)
 {
     uint64_t n = a->type == WEIR_U8 ? 0 : a->dim[0] * a->width;
 
     for (uint64_t i = first; i < n; i += every)
         if (fabs((weir_array_number(a, i) - s->mean) / s->deviation) > 1e30)
-            return weir_fail(WEIR_INVALID, "%s: value %llu of sample %llu (both from 0) is %g, too far from the mean %g and deviation %g",
-                             a->name, (unsigned long long)(i % a->width), (unsigned long long)(i / a->width), weir_array_number(a, i),
-                             s->mean, s->deviation);
+            return weir_fail(WEIR_INVALID,
+                             "%s: value %llu of sample %llu (both from 0) is %g, too far from the "
+                             "mean %g and deviation %g",
+                             a->name, (unsigned long long)(i % a->width),
+                             (unsigned long long)(i / a->width), weir_array_number(a, i), s->mean,
+                             s->deviation);
     return WEIR_OK;
 }
 

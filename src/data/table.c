@@ -26,7 +26,8 @@ static bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
 static bool next_line(reader *r)
 {
     while (r->at < r->end) {
-        const char *end = memchr(r->at, '\n', (size_t)(r->end - r->at)), *next = end ? end + 1 : r->end;
+        const char *end = memchr(r->at, '\n', (size_t)(r->end - r->at)),
+                   *next = end ? end + 1 : r->end;
         r->rest = r->at;
         r->to = end ? end : r->end;
         r->at = next;
@@ -63,7 +64,8 @@ static bool next_field(reader *r, field *f)
     r->rest = end < r->to ? end + 1 : NULL;
     while (end > at && is_blank(end[-1]))
         end--;
-    *f = end - at > 1 && *at == '"' && end[-1] == '"' ? (field){at + 1, (size_t)(end - at - 2)} : (field){at, (size_t)(end - at)};
+    *f = end - at > 1 && *at == '"' && end[-1] == '"' ? (field){at + 1, (size_t)(end - at - 2)}
+                                                      : (field){at, (size_t)(end - at)};
     r->column++;
     return true;
 }
@@ -89,13 +91,18 @@ static weir_err parse_field(const reader *r, const field *f, double *x)
     double made;
 
     if (!f->n)
-        return weir_fail(WEIR_INVALID, "%s: line %llu, column %llu: the field is empty; a number was expected", r->table->name, line, column);
+        return weir_fail(WEIR_INVALID,
+                         "%s: line %llu, column %llu: the field is empty; a number was expected",
+                         r->table->name, line, column);
     if (!is_number(f, &made))
-        return weir_fail(WEIR_INVALID, "%s: line %llu, column %llu: '%.*s' was found; a number was expected%s", r->table->name, line, column,
-                         f->n > 60 ? 60 : (int)f->n, f->at, r->table->rows ? "" : " (header=yes takes the first line as names)");
+        return weir_fail(WEIR_INVALID,
+                         "%s: line %llu, column %llu: '%.*s' was found; a number was expected%s",
+                         r->table->name, line, column, f->n > 60 ? 60 : (int)f->n, f->at,
+                         r->table->rows ? "" : " (header=yes takes the first line as names)");
     if (!(fabs(made) <= 1e100))
-        return weir_fail(WEIR_INVALID, "%s: line %llu, column %llu: %g is too large; up to 1e100 was expected", r->table->name, line, column,
-                         made);
+        return weir_fail(WEIR_INVALID,
+                         "%s: line %llu, column %llu: %g is too large; up to 1e100 was expected",
+                         r->table->name, line, column, made);
     *x = made;
     return WEIR_OK;
 }
@@ -133,9 +140,13 @@ static weir_err parse_row(reader *r)
         WEIR_TRY(parse_field(r, &f, &t->value[t->rows * t->cols + r->column - 1]));
     }
     if (r->column != t->cols)
-        return weir_fail(WEIR_INVALID, "%s: line %llu, column %llu: it is %s; %llu columns were expected, as in the first line", t->name,
-                         (unsigned long long)r->line, (unsigned long long)(r->column < t->cols ? r->column + 1 : r->column),
-                         r->column < t->cols ? "missing" : "one too many", (unsigned long long)t->cols);
+        return weir_fail(WEIR_INVALID,
+                         "%s: line %llu, column %llu: it is %s; %llu columns were expected, as in "
+                         "the first line",
+                         t->name, (unsigned long long)r->line,
+                         (unsigned long long)(r->column < t->cols ? r->column + 1 : r->column),
+                         r->column < t->cols ? "missing" : "one too many",
+                         (unsigned long long)t->cols);
     t->line[t->rows++] = r->line;
     return WEIR_OK;
 }
@@ -159,8 +170,10 @@ static weir_err parse(reader *r, weir_header header)
         return weir_fail(WEIR_INVALID, "%s: it is empty; rows of numbers were expected", t->name);
     measure(*r, &t->cols, &numbers);
     if (t->cols < 2)
-        return weir_fail(WEIR_INVALID, "%s: line %llu: %llu column was found; inputs and a target, parted by commas, were expected", t->name,
-                         (unsigned long long)r->line, (unsigned long long)t->cols);
+        return weir_fail(WEIR_INVALID,
+                         "%s: line %llu: %llu column was found; inputs and a target, parted by "
+                         "commas, were expected",
+                         t->name, (unsigned long long)r->line, (unsigned long long)t->cols);
     if (header == WEIR_HEADER_NO || (header == WEIR_HEADER_AUTO && numbers))
         WEIR_TRY(parse_row(r));
     while (next_line(r))
@@ -168,7 +181,8 @@ static weir_err parse(reader *r, weir_header header)
     return t->rows ? WEIR_OK : weir_fail(WEIR_INVALID, "%s: it has a header and no rows", t->name);
 }
 
-weir_err weir_table_parse(const char *name, const char *text, size_t n, weir_header header, weir_table *table)
+weir_err weir_table_parse(const char *name, const char *text, size_t n, weir_header header,
+                          weir_table *table)
 {
     weir_table made = {.name = name};
     reader r = {.table = &made, .at = text, .end = text + n};

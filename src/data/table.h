@@ -1,10 +1,11 @@
-/* table.h - a table of numbers as comma-separated text: a row a line, as many columns in each. The first line may be a header; empty
- * lines are passed over; a field may stand in quotes. */
+/* table.h - a table of numbers as comma-separated text: a row a line, as many columns in each. The
+ * first line may be a header; empty lines are passed over; a field may stand in quotes. */
 #ifndef WEIR_DATA_TABLE_H
 #define WEIR_DATA_TABLE_H
 #include "core/err.h"
 
-typedef enum { WEIR_HEADER_AUTO, WEIR_HEADER_YES, WEIR_HEADER_NO } weir_header; /* auto: a first line without a number is one */
+/* auto: a first line without a number is one */
+typedef enum { WEIR_HEADER_AUTO, WEIR_HEADER_YES, WEIR_HEADER_NO } weir_header;
 
 typedef struct weir_table {
     const char *name; /* the file's, for messages */
@@ -13,8 +14,8 @@ typedef struct weir_table {
     uint64_t *line; /* where in the file each row is, from 1; malloc'ed */
 } weir_table;
 
-/* Reads bytes that may be anything. WEIR_INVALID, with line and column: a field that is empty, missing or one too many, not a number, or
- * beyond 1e100; fewer than 2 columns; no rows. */
+/* Reads bytes that may be anything. WEIR_INVALID, with line and column: a field that is empty,
+ * missing or one too many, not a number, or beyond 1e100; fewer than 2 columns; no rows. */
 weir_err weir_table_parse(const char *name, const char *text, size_t n, weir_header, weir_table *);
 void weir_table_free(weir_table *);
 #endif

@@ -1,5 +1,6 @@
-/* text.c - plain text as tokens: words or characters, numbered as the training text brings them. A directory has one file for each part,
- * named after it (ptb.train.txt, ptb.valid.txt.gz...); of a lone file nine tenths are for training. */
+/* text.c - plain text as tokens: words or characters, numbered as the training text brings them. A
+ * directory has one file for each part, named after it (ptb.train.txt, ptb.valid.txt.gz...); of a
+ * lone file nine tenths are for training. */
 #include "data/files.h"
 #include "data/sequence.h"
 #include "data/words.h"
@@ -14,7 +15,8 @@ typedef struct text {
 
 /* ---- which files ---- */
 
-/* Endings of plain text: none, a usual one, or one that holds the word itself, as in ptb.train; each may be followed by .gz. */
+/* Endings of plain text: none, a usual one, or one that holds the word itself, as in ptb.train;
+ * each may be followed by .gz. */
 static bool is_plain(const char *name, const char *word)
 {
     static const char *const endings[] = {".txt", ".text", ".tokens", ".raw"};
@@ -45,11 +47,13 @@ static bool is_part(const char *name, const char *word)
 
 /* ---- from text to numbers ---- */
 
-/* The next `n` units of the reader, at the end of one of the parts; with `learn` they join the vocabulary. */
+/* The next `n` units of the reader, at the end of one of the parts; with `learn` they join the
+ * vocabulary. */
 static weir_err number(weir_reader *r, uint64_t n, weir_words *words, bool learn, uint32_t *to)
 {
     for (uint64_t i = 0; i < n && weir_reader_next(r); i++)
-        WEIR_TRY(learn ? weir_words_add(words, r->unit, r->n, &to[i]) : weir_words_find(words, r, &to[i]));
+        WEIR_TRY(learn ? weir_words_add(words, r->unit, r->n, &to[i])
+                       : weir_words_find(words, r, &to[i]));
     return WEIR_OK;
 }
 
@@ -68,7 +72,8 @@ static weir_err make_part(text *t, int part, weir_reader *r, uint64_t n, weir_wo
     return WEIR_OK;
 }
 
-static weir_err open_reader(const text *t, const char *path, char **bytes, weir_reader *r, uint64_t *n)
+static weir_err open_reader(const text *t, const char *path, char **bytes, weir_reader *r,
+                            uint64_t *n)
 {
     size_t length;
 
@@ -97,10 +102,14 @@ static weir_err load_dir(text *t, weir_arena *a, weir_words *words, char *bytes[
 {
     const char *path[FILES];
 
-    WEIR_TRY(weir_files_one(t->path, is_part, "train", "*train* (.txt, .text, .tokens, .raw or no ending)", a, &path[TRAIN]));
+    WEIR_TRY(weir_files_one(t->path, is_part, "train",
+                            "*train* (.txt, .text, .tokens, .raw or no ending)", a, &path[TRAIN]));
     WEIR_TRY(weir_files_one(t->path, is_part, "valid", NULL, a, &path[VALID]));
-    WEIR_TRY(weir_files_one(t->path, is_part, "test", path[VALID] ? NULL : "*test* or *valid* (.txt, .text, .tokens, .raw or no ending)", a,
-                            &path[TEST]));
+    WEIR_TRY(weir_files_one(t->path, is_part, "test",
+                            path[VALID]
+                                ? NULL
+                                : "*test* or *valid* (.txt, .text, .tokens, .raw or no ending)",
+                            a, &path[TEST]));
     WEIR_TRY(load(t, WEIR_TRAIN, path[TRAIN], words, &bytes[TRAIN]));
     if (path[VALID])
         WEIR_TRY(load(t, WEIR_TEST, path[VALID], words, &bytes[VALID]));
@@ -117,7 +126,8 @@ static weir_err load_file(text *t, weir_words *words, char **bytes)
     return make_part(t, WEIR_TEST, &r, n - weir_sequences_split(n), words);
 }
 
-static weir_err open_text(void *self, const weir_data_need *need, weir_arena *a, weir_data_facts *facts)
+static weir_err open_text(void *self, const weir_data_need *need, weir_arena *a,
+                          weir_data_facts *facts)
 {
     text *t = self;
     weir_words words = {0};
@@ -125,8 +135,10 @@ static weir_err open_text(void *self, const weir_data_need *need, weir_arena *a,
     weir_err err;
 
     if (!t->path || !t->path[0])
-        return weir_fail(WEIR_USAGE, "data text: a directory or a file was expected, as in text:DIR");
-    err = weir_files_is_dir(t->path) ? load_dir(t, a, &words, bytes) : load_file(t, &words, &bytes[TRAIN]);
+        return weir_fail(WEIR_USAGE,
+                         "data text: a directory or a file was expected, as in text:DIR");
+    err = weir_files_is_dir(t->path) ? load_dir(t, a, &words, bytes)
+                                     : load_file(t, &words, &bytes[TRAIN]);
     if (!err)
         err = weir_sequences_cut(&t->q, need, (int64_t)words.count, facts);
     weir_words_free(&words);
@@ -136,9 +148,12 @@ static weir_err open_text(void *self, const weir_data_need *need, weir_arena *a,
 }
 
 static const weir_opt options[] = {
-    {"path", WEIR_OPT_TEXT, offsetof(text, path), NULL, "a directory with files named train, valid, test; or one file", .bare = true},
-    {"unit", WEIR_OPT_CHOICE, offsetof(text, unit), "word", "what a token is", .choices = "word|char"},
-    {"length", WEIR_OPT_INT, offsetof(text, q.length), "35", "tokens of a window", .min = 1, .max = 1 << 24},
+    {"path", WEIR_OPT_TEXT, offsetof(text, path), NULL,
+     "a directory with files named train, valid, test; or one file", .bare = true},
+    {"unit", WEIR_OPT_CHOICE, offsetof(text, unit), "word", "what a token is",
+     .choices = "word|char"},
+    {"length", WEIR_OPT_INT, offsetof(text, q.length), "35", "tokens of a window", .min = 1,
+     .max = 1 << 24},
     {0},
 };
 

@@ -1,5 +1,6 @@
-/* tokens.c - text that others have made into tokens, in llm.c's or nanoGPT's files: one, of which nine tenths are for training, or a
- * directory with some whose names contain "train" and some with "val", as shards that follow one another. */
+/* tokens.c - text that others have made into tokens, in llm.c's or nanoGPT's files: one, of which
+ * nine tenths are for training, or a directory with some whose names contain "train" and some with
+ * "val", as shards that follow one another. */
 #include "data/files.h"
 #include "data/sequence.h"
 #include "data/token_file.h"
@@ -15,7 +16,10 @@ typedef struct tokens {
     uint32_t most;
 } tokens;
 
-static bool is_shard(const char *name, const char *word) { return strstr(name, word) && weir_files_end(name, ".bin"); }
+static bool is_shard(const char *name, const char *word)
+{
+    return strstr(name, word) && weir_files_end(name, ".bin");
+}
 
 /* Puts the tokens of one more file behind those that are there. */
 static weir_err append(tokens *t, int part, const weir_token_file *f)
@@ -25,12 +29,19 @@ static weir_err append(tokens *t, int part, const weir_token_file *f)
     char *memory;
 
     if (s->width && s->width != f->width)
-        return weir_fail(WEIR_INVALID, "%s: tokens of %d bytes were found, %d was expected, as in %s", f->name, f->width, s->width, s->name);
+        return weir_fail(WEIR_INVALID,
+                         "%s: tokens of %d bytes were found, %d was expected, as in %s", f->name,
+                         f->width, s->width, s->name);
     if (!(memory = realloc(t->q.memory[part], room)))
         return weir_fail_nomem(room);
     t->q.memory[part] = memory;
-    WEIR_TRY(weir_token_file_copy(f, memory + s->tokens * width, (uint64_t)(t->vocabulary ? t->vocabulary : MOST_VOCABULARY), &t->most));
-    *s = (weir_sequence){.name = f->name, .token = memory, .width = f->width, .tokens = s->tokens + f->tokens};
+    WEIR_TRY(weir_token_file_copy(f, memory + s->tokens * width,
+                                  (uint64_t)(t->vocabulary ? t->vocabulary : MOST_VOCABULARY),
+                                  &t->most));
+    *s = (weir_sequence){.name = f->name,
+                         .token = memory,
+                         .width = f->width,
+                         .tokens = s->tokens + f->tokens};
     return WEIR_OK;
 }
 
@@ -75,26 +86,31 @@ static weir_err load_file(tokens *t)
     return WEIR_OK;
 }
 
-static weir_err open_tokens(void *self, const weir_data_need *need, weir_arena *a, weir_data_facts *facts)
+static weir_err open_tokens(void *self, const weir_data_need *need, weir_arena *a,
+                            weir_data_facts *facts)
 {
     tokens *t = self;
 
     if (!t->path || !t->path[0])
-        return weir_fail(WEIR_USAGE, "data tokens: a file or a directory was expected, as in tokens:FILE");
+        return weir_fail(WEIR_USAGE,
+                         "data tokens: a file or a directory was expected, as in tokens:FILE");
     if (weir_files_is_dir(t->path)) {
         WEIR_TRY(load_dir(t, WEIR_TRAIN, "train", a));
         WEIR_TRY(load_dir(t, WEIR_TEST, "val", a));
     } else {
         WEIR_TRY(load_file(t));
     }
-    return weir_sequences_cut(&t->q, need, t->vocabulary ? t->vocabulary : (int64_t)t->most + 1, facts);
+    return weir_sequences_cut(&t->q, need, t->vocabulary ? t->vocabulary : (int64_t)t->most + 1,
+                              facts);
 }
 
 static const weir_opt options[] = {
-    {"path", WEIR_OPT_TEXT, offsetof(tokens, path), NULL, "a file of tokens, or a directory of some", .bare = true},
-    {"length", WEIR_OPT_INT, offsetof(tokens, q.length), "128", "tokens of a window", .min = 1, .max = 1 << 24},
-    {"vocab", WEIR_OPT_INT, offsetof(tokens, vocabulary), "0", "how many tokens there are; 0: the largest found and one", .min = 0,
-     .max = MOST_VOCABULARY},
+    {"path", WEIR_OPT_TEXT, offsetof(tokens, path), NULL,
+     "a file of tokens, or a directory of some", .bare = true},
+    {"length", WEIR_OPT_INT, offsetof(tokens, q.length), "128", "tokens of a window", .min = 1,
+     .max = 1 << 24},
+    {"vocab", WEIR_OPT_INT, offsetof(tokens, vocabulary), "0",
+     "how many tokens there are; 0: the largest found and one", .min = 0, .max = MOST_VOCABULARY},
     {0},
 };
 

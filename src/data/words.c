@@ -1,4 +1,5 @@
-/* words.c - reading text unit by unit; the vocabulary is a hash table that is never more than half full. */
+/* words.c - reading text unit by unit; the vocabulary is a hash table that is never more than half
+ * full. */
 #include "data/words.h"
 #include "core/hash.h"
 #include <stdlib.h>
@@ -14,7 +15,10 @@ weir_reader weir_reader_at(const char *name, const char *text, size_t n, weir_un
     return (weir_reader){.name = name, .at = text, .end = text + n, .line = 1, .kind = kind};
 }
 
-static bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\v' || c == '\f'; }
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\t' || c == '\r' || c == '\v' || c == '\f';
+}
 
 static bool give_line_end(weir_reader *r)
 {
@@ -30,7 +34,8 @@ static bool next_word(weir_reader *r)
     while (r->at < r->end && is_blank(*r->at))
         r->at++;
     if (r->at == r->end)
-        return r->started ? give_line_end(r) : false; /* a last line without an end has one all the same */
+        return r->started ? give_line_end(r)
+                          : false; /* a last line without an end has one all the same */
     if (*r->at == '\n') {
         r->at++;
         return give_line_end(r);
@@ -94,7 +99,8 @@ static int32_t *find_slot(const weir_words *w, const char *at, size_t n)
 {
     size_t i = (size_t)weir_hash(at, n, 0) & (w->slots - 1);
 
-    while (w->slot[i] && (w->word[w->slot[i] - 1].n != n || memcmp(w->word[w->slot[i] - 1].at, at, n)))
+    while (w->slot[i] &&
+           (w->word[w->slot[i] - 1].n != n || memcmp(w->word[w->slot[i] - 1].at, at, n)))
         i = (i + 1) & (w->slots - 1);
     return &w->slot[i];
 }
@@ -146,9 +152,11 @@ weir_err weir_words_find(const weir_words *w, const weir_reader *r, uint32_t *nu
     if (!slot && w->slots)
         slot = *find_slot(w, unknown, sizeof unknown - 1);
     if (!slot)
-        return weir_fail(WEIR_INVALID, "%s: line %llu: the %s '%.*s' is not in the training text, and neither is %s", r->name,
-                         (unsigned long long)r->line, r->kind == WEIR_UNIT_WORD ? "word" : "character", r->n > 200 ? 200 : (int)r->n,
-                         r->unit, unknown);
+        return weir_fail(
+            WEIR_INVALID,
+            "%s: line %llu: the %s '%.*s' is not in the training text, and neither is %s", r->name,
+            (unsigned long long)r->line, r->kind == WEIR_UNIT_WORD ? "word" : "character",
+            r->n > 200 ? 200 : (int)r->n, r->unit, unknown);
     *number = (uint32_t)slot - 1;
     return WEIR_OK;
 }

@@ -1,14 +1,16 @@
 /* words.h - text as units, units as numbers.
  *
- * A unit is a word, parted by white space, each line's end being the word <eos>; or a character of UTF-8 (a byte that is no part of one
- * stands for itself). Numbers are given in the order of first appearance. */
+ * A unit is a word, parted by white space, each line's end being the word <eos>; or a character of
+ * UTF-8 (a byte that is no part of one stands for itself). Numbers are given in the order of first
+ * appearance. */
 #ifndef WEIR_DATA_WORDS_H
 #define WEIR_DATA_WORDS_H
 #include "core/err.h"
 
 typedef enum { WEIR_UNIT_WORD, WEIR_UNIT_CHAR } weir_unit;
 
-/* A place in a text, and the unit that was read last: n bytes from `unit`, in line `line` (from 1). */
+/* A place in a text, and the unit that was read last: n bytes from `unit`, in line `line` (from
+ * 1). */
 typedef struct weir_reader {
     const char *name, *at, *end, *unit;
     size_t n;
@@ -17,17 +19,22 @@ typedef struct weir_reader {
     bool started, ended; /* the last line has words; the unit before was a line's end */
 } weir_reader;
 weir_reader weir_reader_at(const char *name, const char *text, size_t n, weir_unit);
-bool weir_reader_next(weir_reader *); /* false: there is no more */
+bool weir_reader_next(weir_reader *);    /* false: there is no more */
 uint64_t weir_reader_count(weir_reader); /* units from here to the end */
 
 /* A vocabulary. It points into the texts it learnt from. */
 typedef struct weir_words {
-    struct { const char *at; size_t n; } *word;
+    struct {
+        const char *at;
+        size_t n;
+    } * word;
     int32_t *slot; /* hash table of numbers + 1 */
     size_t count, slots;
 } weir_words;
 void weir_words_free(weir_words *);
-weir_err weir_words_add(weir_words *, const char *word, size_t n, uint32_t *number); /* new or known */
-/* The number of the reader's unit; where it is unknown that of <unk>, or WEIR_INVALID with file, line and word. */
+/* new or known */
+weir_err weir_words_add(weir_words *, const char *word, size_t n, uint32_t *number);
+/* The number of the reader's unit; where it is unknown that of <unk>, or WEIR_INVALID with file,
+ * line and word. */
 weir_err weir_words_find(const weir_words *, const weir_reader *, uint32_t *number);
 #endif

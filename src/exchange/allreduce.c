@@ -14,12 +14,16 @@ typedef struct allreduce {
     weir_choose *choose; /* NULL: there is nothing to choose */
     weir_hier level;
     bool levels; /* machines first: `level` is open */
-    bool early;  /* clipped before the exchange: no lane leaves before all of the gradient is there */
+    /* clipped before the exchange: no lane leaves before all of the gradient is there */
+    bool early;
 } allreduce;
 
 static const weir_opt options[] = {
-    {"hier", WEIR_OPT_BOOL, offsetof(allreduce, hier), "no", "with a codec: workers of a machine sum as they are, one of each goes through the codec"},
-    {"each", WEIR_OPT_INT, offsetof(allreduce, each), "0", "with hier: so many ranks in a row are taken for a machine (0: as they really lie)", .min = 0, .max = 1e9},
+    {"hier", WEIR_OPT_BOOL, offsetof(allreduce, hier), "no",
+     "with a codec: workers of a machine sum as they are, one of each goes through the codec"},
+    {"each", WEIR_OPT_INT, offsetof(allreduce, each), "0",
+     "with hier: so many ranks in a row are taken for a machine (0: as they really lie)", .min = 0,
+     .max = 1e9},
     {0},
 };
 
@@ -27,7 +31,8 @@ static const weir_opt options[] = {
 static weir_err make_ways(allreduce *x, const weir_exchange_env *env)
 {
     if (!x->levels || x->level.leads)
-        return weir_ways_make(env->lane, env->lanes, x->levels ? &x->level.outer : env->same, env->seed, env->arena, &x->ways);
+        return weir_ways_make(env->lane, env->lanes, x->levels ? &x->level.outer : env->same,
+                              env->seed, env->arena, &x->ways);
     x->ways = NULL;
     for (weir_lane *l = env->lane; l < env->lane + env->lanes; l++)
         if (l->feedback && l->codec->combine == WEIR_COMBINE_STRIPE)
@@ -40,21 +45,28 @@ static weir_err init(void *self, const weir_exchange_env *env)
     allreduce *x = self;
 
     if (x->each && !x->hier)
-        return weir_fail(WEIR_MISFIT, "--exchange allreduce:each=%lld says how large machines are to hier=yes, which is not there", (long long)x->each);
+        return weir_fail(WEIR_MISFIT,
+                         "--exchange allreduce:each=%lld says how large machines are to hier=yes, "
+                         "which is not there",
+                         (long long)x->each);
     x->env = *env;
     x->early = x->levels = false;
     for (weir_lane *l = env->lane; l < env->lane + env->lanes; l++) {
         x->early |= env->clip > 0 && l->held.now;
         x->levels |= x->hier && l->feedback;
         if (x->hier && l->rivals > 1)
-            return weir_fail(WEIR_MISFIT, "--exchange allreduce:hier=yes compresses between machines by one codec: --codec auto cannot choose it there");
+            return weir_fail(WEIR_MISFIT,
+                             "--exchange allreduce:hier=yes compresses between machines by one "
+                             "codec: --codec auto cannot choose it there");
         l->held.fresh = l->speed.fresh = l->owned.fresh = false; /* of a step that met its end */
         l->stray = true;
     }
     if (x->levels)
         WEIR_TRY(weir_hier_open(&x->level, env->same, env->coll, x->each, env->arena));
     if (x->levels && x->level.machines == 1 && env->same->me == 0)
-        weir_log(WEIR_LOG_WARN, "exchange", "--exchange allreduce:hier=yes: all workers are on one machine, and nothing is compressed");
+        weir_log(WEIR_LOG_WARN, "exchange",
+                 "--exchange allreduce:hier=yes: all workers are on one machine, and nothing is "
+                 "compressed");
     WEIR_TRY(make_ways(x, env));
     WEIR_TRY(weir_choose_make(env, &x->choose));
     return x->parts ? WEIR_OK : weir_parts_make(env->lane, env->lanes, env->arena, &x->parts);
@@ -65,7 +77,8 @@ static weir_err sum(allreduce *x, weir_lane *lane, weir_turn turn, float scale)
 {
     if (x->choose)
         return weir_choose_sum(x->choose, lane, x->ways, turn, scale);
-    return x->levels ? weir_hier_out(&x->level, lane, x->ways, turn, scale) : weir_lane_sum(lane, x->ways, x->env.coll, x->env.same, turn, scale);
+    return x->levels ? weir_hier_out(&x->level, lane, x->ways, turn, scale)
+                     : weir_lane_sum(lane, x->ways, x->env.coll, x->env.same, turn, scale);
 }
 
 static weir_err bucket(void *self, weir_lane *lane, weir_turn turn)
@@ -79,8 +92,8 @@ static weir_err bucket(void *self, weir_lane *lane, weir_turn turn)
     return sum(x, lane, turn, 1);
 }
 
-/* What p workers (or machines, whose workers have summed) add is clipped at 1/sqrt(p) of the bound on each of them: their sum is, if they point
- * anywhere, within it. */
+/* What p workers (or machines, whose workers have summed) add is clipped at 1/sqrt(p) of the bound
+ * on each of them: their sum is, if they point anywhere, within it. */
 static weir_err sum_clipped(allreduce *x, const weir_commit *commit)
 {
     bool adds = !weir_net_dry(x->env.all->net) && !(x->levels && !x->level.leads);
@@ -96,7 +109,8 @@ static weir_err sum_clipped(allreduce *x, const weir_commit *commit)
     return WEIR_OK;
 }
 
-/* Every rank holds the same sums, so every rank comes to the same norm, scale and parameters by itself. */
+/* Every rank holds the same sums, so every rank comes to the same norm, scale and parameters by
+ * itself. */
 static weir_err finish(void *self, weir_commit *commit)
 {
     allreduce *x = self;
@@ -126,7 +140,8 @@ static weir_err finish(void *self, weir_commit *commit)
     return WEIR_OK;
 }
 
-/* The parameters are ready after every step; but what is done with them now takes time that is no step's. */
+/* The parameters are ready after every step; but what is done with them now takes time that is no
+ * step's. */
 static weir_err settle(void *self, weir_turn turn)
 {
     const allreduce *x = self;
@@ -155,7 +170,8 @@ static weir_err hand_over(void *self, const int *stay, int count)
 static weir_err regroup(void *self, const weir_exchange_env *env) { return init(self, env); }
 
 const weir_exchange weir_exchange_allreduce = {
-    .plug = {"allreduce", "gradients are summed over all workers, who step alike: synchronous SGD", sizeof(allreduce), options},
+    .plug = {"allreduce", "gradients are summed over all workers, who step alike: synchronous SGD",
+             sizeof(allreduce), options},
     .chooses = true,
     .init = init,
     .bucket = bucket,

@@ -4,8 +4,11 @@
 
 enum {
     FIRST_PART = 4, /* the first bucket is this many times smaller: the wire starts early */
-    LAST_PART = 4,  /* so is the last: it is whole only when backward ends, and nothing hides its way */
-    TRIFLE = 16,    /* what is this many times smaller than a bucket does not leave alone: a message more costs more than it waits */
+    /* so is the last: it is whole only when backward ends, and nothing hides its way */
+    LAST_PART = 4,
+    /* what is this many times smaller than a bucket does not leave alone: a message more costs more
+       than it waits */
+    TRIFLE = 16,
     LEAST_LAST = 8192 /* floats of which a last bucket is made */
 };
 
@@ -26,9 +29,16 @@ typedef struct cutter {
 static void close_bucket(cutter *c, bool dense)
 {
     if (c->bucket)
-        c->bucket[c->buckets] = (weir_bucket){
-            .id = c->buckets, .at = c->at, .n = c->n, .param = c->param ? c->param + c->at : NULL, .grad = c->grad ? c->grad + c->at : NULL, .ready = c->ready,
-            .view = c->view + c->first_view, .views = c->views - c->first_view, .dense = dense, .dry = !c->param && !c->grad};
+        c->bucket[c->buckets] = (weir_bucket){.id = c->buckets,
+                                              .at = c->at,
+                                              .n = c->n,
+                                              .param = c->param ? c->param + c->at : NULL,
+                                              .grad = c->grad ? c->grad + c->at : NULL,
+                                              .ready = c->ready,
+                                              .view = c->view + c->first_view,
+                                              .views = c->views - c->first_view,
+                                              .dense = dense,
+                                              .dry = !c->param && !c->grad};
     c->buckets++;
     c->at += c->n;
     c->n = 0;
@@ -40,7 +50,8 @@ static size_t limit_now(const cutter *c) { return c->buckets ? c->limit : c->lim
 static void add_view(cutter *c, const weir_tensor *t, size_t row, size_t rows, size_t cols)
 {
     if (c->bucket)
-        c->view[c->views] = (weir_view){.tensor = t, .at = c->n, .rows = rows, .cols = cols, .first = row * cols};
+        c->view[c->views] =
+            (weir_view){.tensor = t, .at = c->n, .rows = rows, .cols = cols, .first = row * cols};
     c->views++;
     c->n += rows * cols;
     c->ready = t->ready > c->ready ? t->ready : c->ready;
@@ -58,7 +69,8 @@ static void add_tensor(cutter *c, const weir_tensor *t, bool tail)
         return;
     }
     while (row < rows) {
-        size_t room = limit_now(c) > c->n ? limit_now(c) - c->n : 0, take = cols ? room / cols : rows;
+        size_t room = limit_now(c) > c->n ? limit_now(c) - c->n : 0,
+               take = cols ? room / cols : rows;
         if (take > rows - row)
             take = rows - row;
         /* what fits in one bucket is not cut merely because the open one is half full */
@@ -77,12 +89,16 @@ static void add_tensor(cutter *c, const weir_tensor *t, bool tail)
     }
 }
 
-static bool in_tail(const cutter *c, const weir_tensor *t) { return weir_tensor_small(t, c->rules.small); }
+static bool in_tail(const cutter *c, const weir_tensor *t)
+{
+    return weir_tensor_small(t, c->rules.small);
+}
 
 /* What is to come makes a last bucket. */
 static bool last_begins(const cutter *c)
 {
-    return c->n >= c->limit / TRIFLE && c->rest <= c->limit / LAST_PART && c->rest >= c->limit / TRIFLE && c->rest >= LEAST_LAST;
+    return c->n >= c->limit / TRIFLE && c->rest <= c->limit / LAST_PART &&
+           c->rest >= c->limit / TRIFLE && c->rest >= LEAST_LAST;
 }
 
 static void cut_tensors(cutter *c, const weir_tensor *tensor, int tensors, bool tail)
@@ -115,10 +131,14 @@ static void cut_all(cutter *c, const weir_tensor *tensor, int tensors)
     close_bucket(c, true);
 }
 
-weir_err weir_buckets_cut(const weir_tensor *tensor, int tensors, const weir_cut_rules *rules, float *param, float *grad, weir_arena *arena, weir_bucket **bucket,
+weir_err weir_buckets_cut(const weir_tensor *tensor, int tensors, const weir_cut_rules *rules,
+                          float *param, float *grad, weir_arena *arena, weir_bucket **bucket,
                           int *count)
 {
-    cutter c = {.limit = rules->bytes / sizeof(float), .rules = *rules, .param = param, .grad = grad};
+    cutter c = {.limit = rules->bytes / sizeof(float),
+                .rules = *rules,
+                .param = param,
+                .grad = grad};
 
     cut_all(&c, tensor, tensors);
     weir_bucket *made = WEIR_NEW(arena, weir_bucket, c.buckets);

@@ -5,9 +5,14 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { UNTRIED = 3 /* steps before the first trial: memory is touched for the first time */, LOOK = 10 /* steps between looks */, NUMBERS = 4 /* a lane */ };
-static const double LONG = 3;      /* seconds of trial that are enough, however few steps they are */
-static const double ALIKE = 1.03;  /* so near to the best is as good */
+enum {
+    UNTRIED = 3 /* steps before the first trial: memory is touched for the first time */,
+    LOOK = 10 /* steps between looks */,
+    NUMBERS = 4 /* a lane */
+};
+/* seconds of trial that are enough, however few steps they are */
+static const double LONG = 3;
+static const double ALIKE = 1.03; /* so near to the best is as good */
 static const double CHANGED = 1.3;
 
 /* ---- making ---- */
@@ -16,7 +21,10 @@ static weir_err make_policy(weir_choose *c, int k, const char *name)
 {
     weir_policy *p = &c->policy[k];
 
-    *p = (weir_policy){.name = name, .predicted = NAN, .measured = NAN, .pick = WEIR_NEW(c->env.arena, int, c->env.lanes)};
+    *p = (weir_policy){.name = name,
+                       .predicted = NAN,
+                       .measured = NAN,
+                       .pick = WEIR_NEW(c->env.arena, int, c->env.lanes)};
     if (!p->pick)
         return weir_fail_nomem((size_t)c->env.lanes * sizeof *p->pick);
     for (int i = 0; i < c->env.lanes; i++)
@@ -95,7 +103,8 @@ weir_err weir_choose_make(const weir_exchange_env *env, weir_choose **out)
     if (env->same->size == 1)
         return WEIR_OK;
     if (weir_net_dry(env->same->net))
-        return weir_fail(WEIR_MISFIT, "--codec auto measures, and in a dry world no worker can tell another what it measured: name a codec");
+        return weir_fail(WEIR_MISFIT, "--codec auto measures, and in a dry world no worker can "
+                                      "tell another what it measured: name a codec");
     if (!(c = WEIR_NEW(env->arena, weir_choose, 1)))
         return weir_fail_nomem(sizeof *c);
     c->env = *env;
@@ -140,7 +149,8 @@ static double median(const double *x, int64_t n, double other)
     return count ? y[count / 2] : other;
 }
 
-/* Of the lanes in a trial: the least they took, as the rest was waiting for others; and when they left in its last step. */
+/* Of the lanes in a trial: the least they took, as the rest was waiting for others; and when they
+ * left in its last step. */
 static void note_lanes(weir_choose *c)
 {
     bool first = c->steps <= c->skip;
@@ -187,8 +197,13 @@ static void read_poll(weir_choose *c)
         c->agreed[i] = (weir_sight){from[0].most, from[1].most, -from[2].most, from[3].most};
 }
 
-/* Trials are agreed upon after their first step, which says how many they have, and after their last: steps in between are as they would always be. */
-static bool is_poll_due(const weir_choose *c) { return c->phase == TRYING ? c->left < 0 || c->left == 1 : c->phase == STEADY && c->steps % LOOK == LOOK - 1; }
+/* Trials are agreed upon after their first step, which says how many they have, and after their
+ * last: steps in between are as they would always be. */
+static bool is_poll_due(const weir_choose *c)
+{
+    return c->phase == TRYING ? c->left < 0 || c->left == 1
+                              : c->phase == STEADY && c->steps % LOOK == LOOK - 1;
+}
 
 weir_err weir_choose_agree(weir_choose *c)
 {
@@ -239,8 +254,11 @@ static void tell(const weir_choose *c)
         return;
     for (int k = 0; k < c->policies && n < sizeof text; k++)
         if (k < c->plain || c->policy[k].tried)
-            n += (size_t)snprintf(text + n, sizeof text - n, "%s%s %.2f ms (predicted %.2f)", k ? ", " : "", c->policy[k].name, 1e3 * c->policy[k].measured, 1e3 * c->policy[k].predicted);
-    weir_log(WEIR_LOG_INFO, "codec", "auto, step %llu, %s: %s; taken: %s", (unsigned long long)c->choice.step, c->choice.why, text, c->policy[c->chosen].name);
+            n += (size_t)snprintf(text + n, sizeof text - n, "%s%s %.2f ms (predicted %.2f)",
+                                  k ? ", " : "", c->policy[k].name, 1e3 * c->policy[k].measured,
+                                  1e3 * c->policy[k].predicted);
+    weir_log(WEIR_LOG_INFO, "codec", "auto, step %llu, %s: %s; taken: %s",
+             (unsigned long long)c->choice.step, c->choice.why, text, c->policy[c->chosen].name);
 }
 
 static void decide(weir_choose *c, weir_turn turn)
@@ -252,10 +270,15 @@ static void decide(weir_choose *c, weir_turn turn)
         taken = before;
     if (c->policy[0].tried && c->policy[0].measured <= ALIKE * best)
         taken = 0;
-    c->calm = taken != before || strcmp(c->choice.why, "changed") ? LOOK : 2 * c->calm < c->set->every ? 2 * c->calm : c->set->every;
+    c->calm = taken != before || strcmp(c->choice.why, "changed") ? LOOK
+              : 2 * c->calm < c->set->every                       ? 2 * c->calm
+                                                                  : c->set->every;
     c->chosen = taken;
     c->base = c->policy[taken].measured;
-    c->choice = (weir_choice){turn.step + 1, c->choice.why, c->policy, c->policies, taken, before, c->env.lane, c->env.lanes, c->forecast.collective, c->forecast.byte};
+    c->choice = (weir_choice){turn.step + 1,   c->choice.why, c->policy,
+                              c->policies,     taken,         before,
+                              c->env.lane,     c->env.lanes,  c->forecast.collective,
+                              c->forecast.byte};
     c->news = true;
     c->phase = STEADY;
     run(c, taken);
@@ -316,7 +339,8 @@ static void steady_step(weir_choose *c, weir_turn turn)
 
     if (c->ramping && turn.epochs >= c->ramped) {
         c->ramping = false;
-        weir_forecast_forget(&c->forecast, true); /* a ramp's first messages are many times as long */
+        /* a ramp's first messages are many times as long */
+        weir_forecast_forget(&c->forecast, true);
         begin_round(c, "changed", turn);
         return;
     }

@@ -1,16 +1,19 @@
 /* choose.h - which codec each lane goes by, where the user left that open (--codec auto).
  *
- * A policy names a codec for every lane: all dense, all by one candidate, or the mix of what is foreseen to be best for each lane by itself. Codecs take
- * time from the computing that they run beside, so a forecast (forecast.h) only says which policies are worth trying; what decides is whole steps, from commit
- * to commit, of each policy in turn: the median of a trial, the mean of all workers; those near the best, dense among them, are tried once more. Of two
- * within 3 % dense is taken, then the one in use.
+ * A policy names a codec for every lane: all dense, all by one candidate, or the mix of what is
+ * foreseen to be best for each lane by itself. Codecs take time from the computing that they run
+ * beside, so a forecast (forecast.h) only says which policies are worth trying; what decides is
+ * whole steps, from commit to commit, of each policy in turn: the median of a trial, the mean of
+ * all workers; those near the best, dense among them, are tried once more. Of two within 3 % dense
+ * is taken, then the one in use.
  *
- * First some steps go dense. Then all is tried that may be worth it; again after `every` steps, where what is known to be slow is tried only if that costs
- * little of the time since it was tried last; and at once, all of it, when ten steps take 30 % more or less than they did in the trial. Steps that take
- * seconds are tried less often.
+ * First some steps go dense. Then all is tried that may be worth it; again after `every` steps,
+ * where what is known to be slow is tried only if that costs little of the time since it was tried
+ * last; and at once, all of it, when ten steps take 30 % more or less than they did in the trial.
+ * Steps that take seconds are tried less often.
  *
- * Every rank decides alike, from numbers that all agree upon before the commit: a step that fails leaves the choice as it was. Time is the net's: in
- * a simulated world codecs cost none. */
+ * Every rank decides alike, from numbers that all agree upon before the commit: a step that fails
+ * leaves the choice as it was. Time is the net's: in a simulated world codecs cost none. */
 #ifndef WEIR_EXCHANGE_CHOOSE_H
 #define WEIR_EXCHANGE_CHOOSE_H
 #include "exchange/exchange.h"
@@ -35,8 +38,8 @@ struct weir_choice {
 
 typedef struct weir_choose weir_choose;
 
-/* NULL where there is nothing to choose, or nobody to send to. All lanes go dense at first. WEIR_MISFIT in a dry world: no rank could tell another what it
- * measured. */
+/* NULL where there is nothing to choose, or nobody to send to. All lanes go dense at first.
+ * WEIR_MISFIT in a dry world: no rank could tell another what it measured. */
 weir_err weir_choose_make(const weir_exchange_env *, weir_choose **);
 /* weir_lane_sum, timed. [blocks] */
 weir_err weir_choose_sum(weir_choose *, weir_lane *, weir_ways *, weir_turn, float scale);

@@ -1,4 +1,5 @@
-/* choose_inside.h - inside choose*.c: what a rank knows while it chooses. choose.c runs and times, choose_next.c says what is to be tried next. */
+/* choose_inside.h - inside choose*.c: what a rank knows while it chooses. choose.c runs and times,
+ * choose_next.c says what is to be tried next. */
 #ifndef WEIR_EXCHANGE_CHOOSE_INSIDE_H
 #define WEIR_EXCHANGE_CHOOSE_INSIDE_H
 #include "exchange/choose.h"
@@ -7,28 +8,35 @@
 enum { WEIR_CHOOSE_TRIES = 64 /* at most */ };
 
 /* A number of every worker: their sum, and the largest. */
-typedef struct weir_poll { double sum, most; } weir_poll;
-static const double WEIR_CHOOSE_HOPELESS = 2; /* so many times the best: one step is enough to know */
+typedef struct weir_poll {
+    double sum, most;
+} weir_poll;
+/* so many times the best: one step is enough to know */
+static const double WEIR_CHOOSE_HOPELESS = 2;
 
 typedef enum { WARMING, TRYING, STEADY } weir_choose_phase;
 
 struct weir_choose {
     weir_exchange_env env;
     const weir_auto *set;
-    double warmup, ramped; /* the longest of the candidates', in epochs; when the last is as sparse as it gets */
-    bool ramping;          /* the choice is of before that */
+    /* the longest of the candidates', in epochs; when the last is as sparse as it gets */
+    double warmup, ramped;
+    bool ramping; /* the choice is of before that */
     weir_forecast forecast;
     bool fitted;
-    weir_policy policy[WEIR_AUTO_MOST + 2]; /* one a candidate, dense first; two mixes: the one in use, and another */
+    /* one a candidate, dense first; two mixes: the one in use, and another */
+    weir_policy policy[WEIR_AUTO_MOST + 2];
     int policies, plain, running, chosen; /* plain: those that are no mix */
     weir_choose_phase phase;
     int64_t steps, calm; /* steps in this phase, or trial; so many are left alone */
     int64_t left;        /* steps that the trial has yet to go; -1: its first one will say */
-    bool skip, paused;   /* the trial's first step is the first of its policy, and does not count; this step does not */
+    /* the trial's first step is the first of its policy, and does not count; this step does not */
+    bool skip, paused;
     double time[WEIR_CHOOSE_TRIES + 2]; /* of steps here; 0: does not count */
-    double mark, until, ended; /* when the step before ended; when this one did; when its last lane was through */
+    /* when the step before ended; when this one did; when its last lane was through */
+    double mark, until, ended;
     weir_sight *seen, *least, *agreed; /* by lane: in this step; in the trial; of all */
-    weir_poll *poll;     /* the step, then four numbers a lane */
+    weir_poll *poll;                   /* the step, then four numbers a lane */
     double base, clock; /* what a step took in the trial; seconds of steps so far, as agreed */
     weir_choice choice;
     bool news;

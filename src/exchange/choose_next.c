@@ -1,9 +1,12 @@
-/* choose_next.c - which policy is worth trying next: by what the others took, and by what is foreseen. */
+/* choose_next.c - which policy is worth trying next: by what the others took, and by what is
+ * foreseen. */
 #include "exchange/choose_inside.h"
 #include <string.h>
 
-static const double NARROW = 1.25; /* what is foreseen to take that many times the best is not tried */
-static const double SHARE = 0.05;  /* of the time since it was tried last, that a trial of something slow may take */
+/* what is foreseen to take that many times the best is not tried */
+static const double NARROW = 1.25;
+/* of the time since it was tried last, that a trial of something slow may take */
+static const double SHARE = 0.05;
 
 double weir_choose_best(const weir_choose *c, int *which)
 {
@@ -21,28 +24,33 @@ static bool worth(const weir_choose *c, const weir_policy *p, double best)
 {
     double cost = p->last > p->predicted ? p->last : p->predicted;
 
-    return p->predicted <= NARROW * best || WEIR_CHOOSE_HOPELESS * cost <= SHARE * (c->clock - p->at);
+    return p->predicted <= NARROW * best ||
+           WEIR_CHOOSE_HOPELESS * cost <= SHARE * (c->clock - p->at);
 }
 
-/* Makes the mix. It is worth trying if no other policy says the same, and if it is foreseen to win. */
+/* Makes the mix. It is worth trying if no other policy says the same, and if it is foreseen to
+ * win. */
 static bool mix_worth(weir_choose *c, weir_policy *mix, double best, weir_turn turn)
 {
     weir_forecast_best(&c->forecast, turn, mix->pick);
     for (const weir_policy *p = c->policy; p < c->policy + c->policies; p++)
-        if (p != mix && (p->tried || p < c->policy + c->plain) && !memcmp(p->pick, mix->pick, (size_t)c->env.lanes * sizeof *p->pick))
+        if (p != mix && (p->tried || p < c->policy + c->plain) &&
+            !memcmp(p->pick, mix->pick, (size_t)c->env.lanes * sizeof *p->pick))
             return false;
     mix->predicted = weir_forecast_step(&c->forecast, mix->pick, turn);
     return mix->predicted < best;
 }
 
-/* Those near the best are tried once more: dense, the second, the best, in this order. A machine has bad moments, and the first of a round most of them. */
+/* Those near the best are tried once more: dense, the second, the best, in this order. A machine
+ * has bad moments, and the first of a round most of them. */
 static int next_again(const weir_choose *c)
 {
     int best = 0, second = -1;
     double least = weir_choose_best(c, &best);
 
     for (int k = 0; k < c->policies; k++)
-        if (k != best && c->policy[k].tried && c->policy[k].measured <= NARROW * least && (second < 0 || c->policy[k].measured < c->policy[second].measured))
+        if (k != best && c->policy[k].tried && c->policy[k].measured <= NARROW * least &&
+            (second < 0 || c->policy[k].measured < c->policy[second].measured))
             second = k;
     if (second < 0)
         return -1;

@@ -12,7 +12,8 @@ enum { HOVER = 1000 }; /* a tensor this much smaller than the model's largest va
 /* What a rank says of itself. */
 typedef struct verdict {
     uint64_t applied, hash; /* hash: of its parameters */
-    double apart;       /* the largest distance from the first member's parameters, by the size of the tensor's */
+    /* the largest distance from the first member's parameters, by the size of the tensor's */
+    double apart;
     int64_t lane, view; /* where */
 } verdict;
 
@@ -26,7 +27,8 @@ weir_err weir_equal_make(const weir_exchange_env *env, weir_equal **out)
     size_t p = (size_t)env->same->size;
     weir_equal *q = WEIR_NEW(env->arena, weir_equal, 1);
 
-    if (!q || !(q->said = WEIR_NEW(env->arena, verdict, p)) || !(q->off = WEIR_NEW(env->arena, size_t, 2 * p)))
+    if (!q || !(q->said = WEIR_NEW(env->arena, verdict, p)) ||
+        !(q->off = WEIR_NEW(env->arena, size_t, 2 * p)))
         return weir_fail_nomem(p * sizeof *q->said);
     q->len = q->off + p;
     for (size_t i = 0; i < p; i++) {
@@ -60,7 +62,10 @@ static bool same_bits(const weir_equal *q, int p)
 }
 
 /* The first member's parameters lie where gradients were. */
-static float largest(const weir_bucket *b, const weir_view *v) { return weir_vec_best()->most(b->grad + v->at, weir_view_length(v)); }
+static float largest(const weir_bucket *b, const weir_view *v)
+{
+    return weir_vec_best()->most(b->grad + v->at, weir_view_length(v));
+}
 
 static float distance(const weir_bucket *b, const weir_view *v)
 {
@@ -68,12 +73,14 @@ static float distance(const weir_bucket *b, const weir_view *v)
 
     for (size_t i = v->at; i < v->at + weir_view_length(v); i++) {
         float d = b->grad[i] == b->param[i] ? 0 : fabsf(b->grad[i] - b->param[i]);
-        far = fmaxf(far, d <= FLT_MAX ? d : INFINITY); /* what is no number is far from everything */
+        /* what is no number is far from everything */
+        far = fmaxf(far, d <= FLT_MAX ? d : INFINITY);
     }
     return far;
 }
 
-/* A tensor's values are measured by the largest of them; but one that hovers about 0 while its moves are not so small is measured by the model's. */
+/* A tensor's values are measured by the largest of them; but one that hovers about 0 while its
+ * moves are not so small is measured by the model's. */
 static verdict measure(const weir_exchange_env *env, uint64_t applied)
 {
     verdict worst = {.applied = applied};
@@ -85,15 +92,18 @@ static verdict measure(const weir_exchange_env *env, uint64_t applied)
     for (int i = 0; i < env->lanes; i++)
         for (int v = 0; v < env->lane[i].bucket->views; v++) {
             const weir_bucket *b = env->lane[i].bucket;
-            double d = (double)distance(b, &b->view[v]) / (double)fmaxf(largest(b, &b->view[v]), most / HOVER);
+            double d = (double)distance(b, &b->view[v]) /
+                       (double)fmaxf(largest(b, &b->view[v]), most / HOVER);
             if (d > worst.apart)
                 worst = (verdict){applied, 0, d, i, v};
         }
     return worst;
 }
 
-/* An addition rounds by half a unit in the last place, of two replicas each its own way; what is more is no rounding. */
-static weir_err judge(const weir_equal *q, const weir_exchange_env *env, uint64_t added, uint64_t steps)
+/* An addition rounds by half a unit in the last place, of two replicas each its own way; what is
+ * more is no rounding. */
+static weir_err judge(const weir_equal *q, const weir_exchange_env *env, uint64_t added,
+                      uint64_t steps)
 {
     double explained = 1e-5 + 0x1p-23 * (double)added;
     int first = env->same->member[0];
@@ -102,15 +112,22 @@ static weir_err judge(const weir_equal *q, const weir_exchange_env *env, uint64_
         const verdict *v = &q->said[m];
         int rank = env->same->member[m];
         if (v->applied != q->said[0].applied)
-            return weir_fail(WEIR_DIVERGED, "after step %llu rank %d has not applied the same as rank %d", (unsigned long long)steps, rank, first);
+            return weir_fail(WEIR_DIVERGED,
+                             "after step %llu rank %d has not applied the same as rank %d",
+                             (unsigned long long)steps, rank, first);
         if (!(v->apart <= explained))
-            return weir_fail(WEIR_DIVERGED, "after step %llu rank %d holds values of %s that are off rank %d's by %.2g of the largest, where rounding explains %.2g",
-                             (unsigned long long)steps, rank, env->lane[v->lane].bucket->view[v->view].tensor->name, first, v->apart, explained);
+            return weir_fail(WEIR_DIVERGED,
+                             "after step %llu rank %d holds values of %s that are off rank %d's by "
+                             "%.2g of the largest, where rounding explains %.2g",
+                             (unsigned long long)steps, rank,
+                             env->lane[v->lane].bucket->view[v->view].tensor->name, first, v->apart,
+                             explained);
     }
     return WEIR_OK;
 }
 
-/* Whoever leaves first would be all that the others hear of: they go together, each with the whole story. */
+/* Whoever leaves first would be all that the others hear of: they go together, each with the whole
+ * story. */
 static weir_err leave(const weir_exchange_env *env, weir_err err)
 {
     char why[WEIR_WHY_MAX];
@@ -126,12 +143,14 @@ static weir_err fetch(const weir_exchange_env *env, bool dry)
         const weir_bucket *b = env->lane[i].bucket;
         if (!dry && !env->same->me)
             memcpy(b->grad, b->param, b->n * sizeof(float));
-        WEIR_TRY(weir_broadcast(env->coll, env->same, 0, dry ? NULL : b->grad, b->n * sizeof(float)));
+        WEIR_TRY(
+            weir_broadcast(env->coll, env->same, 0, dry ? NULL : b->grad, b->n * sizeof(float)));
     }
     return WEIR_OK;
 }
 
-weir_err weir_equal_all(weir_equal *q, const weir_exchange_env *env, uint64_t applied, uint64_t added, uint64_t steps)
+weir_err weir_equal_all(weir_equal *q, const weir_exchange_env *env, uint64_t applied,
+                        uint64_t added, uint64_t steps)
 {
     bool dry = weir_net_dry(env->same->net);
 
@@ -150,6 +169,7 @@ weir_err weir_equal_all(weir_equal *q, const weir_exchange_env *env, uint64_t ap
     if (err)
         return leave(env, err);
     for (int i = 0; i < env->lanes; i++)
-        memcpy(env->lane[i].bucket->param, env->lane[i].bucket->grad, env->lane[i].bucket->n * sizeof(float));
+        memcpy(env->lane[i].bucket->param, env->lane[i].bucket->grad,
+               env->lane[i].bucket->n * sizeof(float));
     return WEIR_OK;
 }

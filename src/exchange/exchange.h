@@ -1,37 +1,45 @@
-/* exchange.h - from this rank's gradient to everybody's next parameters. Runs on the comm task; the gradient arrives bucket by bucket
- * while backward still runs.
+/* exchange.h - from this rank's gradient to everybody's next parameters. Runs on the comm task; the
+ * gradient arrives bucket by bucket while backward still runs.
  *
- * Laws. Sums, no means: backward divides by the samples of the whole step, exchanges only sum. A step is a transaction: until the
- * last bucket has been exchanged nothing changes that repeating the step would need; parameters, optimiser state and residuals
- * change together, in `finish`. A step that meets an error before that leaves them all as they were. */
+ * Laws. Sums, no means: backward divides by the samples of the whole step, exchanges only sum. A
+ * step is a transaction: until the last bucket has been exchanged nothing changes that repeating
+ * the step would need; parameters, optimiser state and residuals change together, in `finish`. A
+ * step that meets an error before that leaves them all as they were. */
 #ifndef WEIR_EXCHANGE_EXCHANGE_H
 #define WEIR_EXCHANGE_EXCHANGE_H
 #include "exchange/lane.h"
 
-/* Small sums that ride behind the last bucket of a step for nothing: loss, samples, wishes. The owner of the numbers is train/. */
+/* Small sums that ride behind the last bucket of a step for nothing: loss, samples, wishes. The
+ * owner of the numbers is train/. */
 enum { WEIR_NOTES = 16 };
 
 /* What an exchange is given, once. */
 typedef struct weir_exchange_env {
-    weir_group *same, *all;  /* holders of this part of the model; everybody */
+    weir_group *same, *all; /* holders of this part of the model; everybody */
     weir_coll_use *coll;
     weir_lane *lane;
     int lanes;
     weir_arena *arena;
-    /* Cuts a loop over the threads that computed the gradient, which wait while `finish` runs. NULL: there are none. */
-    void (*share)(void *sharer, int64_t n, void (*part)(void *arg, int64_t from, int64_t to), void *arg);
+    /* Cuts a loop over the threads that computed the gradient, which wait while `finish` runs.
+     * NULL: there are none. */
+    void (*share)(void *sharer, int64_t n, void (*part)(void *arg, int64_t from, int64_t to),
+                  void *arg);
     void *sharer;
     uint64_t seed;
-    double clip; /* as every commit will say it: under a codec with a residual each worker clips what it adds */
+    /* as every commit will say it: under a codec with a residual each worker clips what it adds */
+    double clip;
 } weir_exchange_env;
 
 /* What a step's commit is given, and tells. */
 typedef struct weir_commit {
     weir_turn turn;
-    double rate, clip;   /* clip <= 0: off */
-    double norm;         /* out: of the summed gradient handed to the optimiser, before clipping */
-    int apart;           /* out: by how many steps the last member is behind this one, as far as this one has heard; 0 where all step together */
-    bool keep;           /* in: false leaves everything as it was (a rehearsal: benchmarks of the wire) */
+    double rate, clip; /* clip <= 0: off */
+    double norm;       /* out: of the summed gradient handed to the optimiser, before clipping */
+    /* out: by how many steps the last member is behind this one, as far as this one has heard; 0
+     * where all step together */
+    int apart;
+    /* in: false leaves everything as it was (a rehearsal: benchmarks of the wire) */
+    bool keep;
 } weir_commit;
 
 /* What came of looking again at which codec is best (choose.h). */
@@ -40,34 +48,43 @@ typedef struct weir_choice weir_choice;
 typedef struct weir_exchange {
     weir_plug plug;
     bool chooses; /* which codec each lane goes by, where that is left open */
-    /* Replicas differ by what is on its way, between one settle and the next. Sums behind the last lane are the same on all ranks all the
-     * same, but may be those of some steps before. */
+    /* Replicas differ by what is on its way, between one settle and the next. Sums behind the last
+     * lane are the same on all ranks all the same, but may be those of some steps before. */
     bool drifts;
     weir_err (*init)(void *self, const weir_exchange_env *);
-    /* This lane's gradient leaves. Called in the same lane order on every rank, while backward may still run. [blocks] */
+    /* This lane's gradient leaves. Called in the same lane order on every rank, while backward may
+     * still run. [blocks] */
     weir_err (*bucket)(void *self, weir_lane *, weir_turn);
-    /* All lanes have left: commits the step. On success the parameters are ready for the next forward. A gradient that is not finite
-     * is WEIR_NAN, names the tensor, and nothing has changed. [blocks] */
+    /* All lanes have left: commits the step. On success the parameters are ready for the next
+     * forward. A gradient that is not finite is WEIR_NAN, names the tensor, and nothing has
+     * changed. [blocks] */
     weir_err (*finish)(void *self, weir_commit *);
     /* A server's loop, as a fibre of its own. NULL: none. [blocks] */
     weir_err (*serve)(void *self);
-    /* Drains, and leaves in the parameters what evaluation and checkpoints use, equal on all ranks, and behind the last lane the sums of the last
-     * step. turn: of the step to come. Also called before the first step, where there is nothing to drain. NULL: nothing to do. [blocks] */
+    /* Drains, and leaves in the parameters what evaluation and checkpoints use, equal on all ranks,
+     * and behind the last lane the sums of the last step. turn: of the step to come. Also called
+     * before the first step, where there is nothing to drain. NULL: nothing to do. [blocks] */
     weir_err (*settle)(void *self, weir_turn);
-    /* The groups are going to change, and all of their members are there: called on each of them with the ranks that stay, the same on all. What the others hold
-     * back goes to those; then regroup on those that stay, init on those that come. NULL: nothing is held back. [blocks] */
+    /* The groups are going to change, and all of their members are there: called on each of them
+     * with the ranks that stay, the same on all. What the others hold back goes to those; then
+     * regroup on those that stay, init on those that come. NULL: nothing is held back. [blocks] */
     weir_err (*hand_over)(void *self, const int *stay, int count);
-    /* The groups have changed: from now on these. What a lost member held back is lost. NULL: cannot. [blocks] */
+    /* The groups have changed: from now on these. What a lost member held back is lost. NULL:
+     * cannot. [blocks] */
     weir_err (*regroup)(void *self, const weir_exchange_env *);
     weir_err (*state)(void *self, weir_io *); /* beyond the lanes' own. NULL: none */
-    /* Between steps: the last choice of codecs, once; NULL: none since it was asked for. *trying: others are being tried now. NULL: never chooses. */
+    /* Between steps: the last choice of codecs, once; NULL: none since it was asked for. *trying:
+     * others are being tried now. NULL: never chooses. */
     const weir_choice *(*choice)(void *self, bool *trying);
-    /* On the comm task, before the memory goes, after errors too: nothing of it is in flight any more. NULL: nothing ever is between two calls. */
+    /* On the comm task, before the memory goes, after errors too: nothing of it is in flight any
+     * more. NULL: nothing ever is between two calls. */
     void (*close)(void *self);
 } weir_exchange;
 
-/* One sentence why these cannot work together, or NULL: the one function that refuses, by facts and not by names. */
-const char *weir_exchange_refuse(const weir_exchange *, const weir_codec *, const weir_optim *, const weir_net_facts *, int ranks);
+/* One sentence why these cannot work together, or NULL: the one function that refuses, by facts and
+ * not by names. */
+const char *weir_exchange_refuse(const weir_exchange *, const weir_codec *, const weir_optim *,
+                                 const weir_net_facts *, int ranks);
 
 #define X(name) extern const weir_exchange weir_exchange_##name;
 #include "exchange/list.h"

@@ -1,9 +1,11 @@
 /* forecast.c - see forecast.h. */
 #include "exchange/forecast.h"
 
-static const double BREATH = 2e-4; /* seconds between two lanes that do not mean that the second had to be waited for */
+/* seconds between two lanes that do not mean that the second had to be waited for */
+static const double BREATH = 2e-4;
 
-weir_err weir_forecast_make(weir_forecast *f, const weir_lane *lane, int lanes, int members, weir_arena *arena)
+weir_err weir_forecast_make(weir_forecast *f, const weir_lane *lane, int lanes, int members,
+                            weir_arena *arena)
 {
     const weir_lane *last = &lane[lanes - 1], *before = last - 1;
 
@@ -12,7 +14,8 @@ weir_err weir_forecast_make(weir_forecast *f, const weir_lane *lane, int lanes, 
     f->taken = weir_alloc_many(arena, (size_t)lanes, sizeof *f->taken);
     if (!f->ready || !f->taken)
         return weir_fail_nomem((size_t)lanes * sizeof *f->taken);
-    f->joins = lanes > 1 && last->rivals == 1 && last->codec->raw && before->rivals > 1 && before->bucket->grad + before->bucket->n == last->bucket->grad;
+    f->joins = lanes > 1 && last->rivals == 1 && last->codec->raw && before->rivals > 1 &&
+               before->bucket->grad + before->bucket->n == last->bucket->grad;
     return WEIR_OK;
 }
 
@@ -26,7 +29,10 @@ void weir_forecast_forget(weir_forecast *f, bool codecs)
         }
 }
 
-bool weir_forecast_joined(const weir_forecast *f, const int *pick) { return f->joins && pick[f->lanes - 2] == 0; }
+bool weir_forecast_joined(const weir_forecast *f, const int *pick)
+{
+    return f->joins && pick[f->lanes - 2] == 0;
+}
 
 /* The least counts: what came on top was somebody else's doing. */
 static void lower(double *x, double seen)
@@ -77,7 +83,8 @@ static double lane_seconds(const weir_forecast *f, const int *pick, int i, weir_
         return 0;
     if (r->codec->raw)
         return f->collective + f->byte * link_share(f) * dense_bytes(f, pick, i);
-    return f->taken[i][pick[i]].took > 0 ? f->taken[i][pick[i]].took : f->taken[i][pick[i]].codec + wire(f, r, turn);
+    return f->taken[i][pick[i]].took > 0 ? f->taken[i][pick[i]].took
+                                         : f->taken[i][pick[i]].codec + wire(f, r, turn);
 }
 
 /* Seconds over bytes, by least squares; neither less than nothing. */
@@ -100,7 +107,8 @@ static void fit_line(weir_forecast *f, const int *dense, const weir_sight *s)
     }
 }
 
-/* When each could have left: one that followed at once upon the one before may have waited as long as that one took. */
+/* When each could have left: one that followed at once upon the one before may have waited as long
+ * as that one took. */
 static void find_ready(weir_forecast *f, const weir_sight *s)
 {
     for (int i = 0; i < f->lanes; i++)
@@ -125,7 +133,10 @@ void weir_forecast_fit(weir_forecast *f, const int *dense, const weir_sight *s, 
     f->rest = step - lanes_end(f, dense, (weir_turn){0});
 }
 
-double weir_forecast_step(const weir_forecast *f, const int *pick, weir_turn turn) { return lanes_end(f, pick, turn) + f->rest; }
+double weir_forecast_step(const weir_forecast *f, const int *pick, weir_turn turn)
+{
+    return lanes_end(f, pick, turn) + f->rest;
+}
 
 void weir_forecast_best(const weir_forecast *f, weir_turn turn, int *pick)
 {
@@ -134,7 +145,9 @@ void weir_forecast_best(const weir_forecast *f, weir_turn turn, int *pick)
         int best = 0;
         for (int k = 0; k < f->lane[i].rivals; k++) {
             pick[i] = k;
-            double t = f->lane[i].rival[k].codec->raw ? f->collective + f->byte * link_share(f) * dense_bytes(f, pick, i) : lane_seconds(f, pick, i, turn);
+            double t = f->lane[i].rival[k].codec->raw
+                           ? f->collective + f->byte * link_share(f) * dense_bytes(f, pick, i)
+                           : lane_seconds(f, pick, i, turn);
             if (k == 0 || t < least)
                 best = k, least = t;
         }

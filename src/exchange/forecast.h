@@ -1,9 +1,10 @@
 /* forecast.h - what a step would take if its lanes went by other codecs.
  *
- * Lanes leave one after the other, each when its gradient is there and the one before is through; the last is followed by what ends a step. A lane takes
- * what it was seen to take; else what its codec was last seen to cost here (nothing, before it was ever tried: it is tried then) and the wire: `collective`
- * seconds and `byte` for each byte that goes through a member's link, a line through the lanes of a dense step. With p members a
- * message of m bytes costs the link
+ * Lanes leave one after the other, each when its gradient is there and the one before is through;
+ * the last is followed by what ends a step. A lane takes what it was seen to take; else what its
+ * codec was last seen to cost here (nothing, before it was ever tried: it is tried then) and the
+ * wire: `collective` seconds and `byte` for each byte that goes through a member's link, a line
+ * through the lanes of a dense step. With p members a message of m bytes costs the link
  *
  *   dense, m summed   2 (p - 1)/p m         add, m a round   2 (p - 1)/p m
  *   gather            (p - 1) m             stripe           2 (p - 1)/p m
@@ -15,7 +16,10 @@
 #include "exchange/lane.h"
 
 /* A lane in one step, in seconds, as seen here. */
-typedef struct weir_sight { double start, idle, took, codec; } weir_sight; /* start: since the step began; idle: since the lane before was through */
+/* start: since the step began; idle: since the lane before was through */
+typedef struct weir_sight {
+    double start, idle, took, codec;
+} weir_sight;
 
 typedef struct weir_forecast {
     const weir_lane *lane;
@@ -23,12 +27,17 @@ typedef struct weir_forecast {
     double collective, byte;
     double rest;   /* of a step, behind its last lane */
     double *ready; /* by lane: when it can leave, since the step began */
-    struct weir_taken { double took, codec; } (*taken)[WEIR_AUTO_MOST]; /* by lane and rival; took 0: not seen in this round */
-    bool joins;    /* the last two lanes lie in a row: dense, they go as one */
+    /* by lane and rival; took 0: not seen in this round */
+    struct weir_taken {
+        double took, codec;
+    } (*taken)[WEIR_AUTO_MOST];
+    bool joins; /* the last two lanes lie in a row: dense, they go as one */
 } weir_forecast;
 
-weir_err weir_forecast_make(weir_forecast *, const weir_lane *, int lanes, int members, weir_arena *);
-/* What was taken before does not count any more; what codecs cost does, unless that has changed too. */
+weir_err weir_forecast_make(weir_forecast *, const weir_lane *, int lanes, int members,
+                            weir_arena *);
+/* What was taken before does not count any more; what codecs cost does, unless that has changed
+ * too. */
 void weir_forecast_forget(weir_forecast *, bool codecs);
 /* A step by these rivals, one a lane, was seen. */
 void weir_forecast_see(weir_forecast *, const int *pick, const weir_sight *);

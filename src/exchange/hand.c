@@ -58,7 +58,9 @@ static weir_err take(weir_pair *p, size_t n, weir_group *g, int from, uint64_t t
         return WEIR_OK;
     WEIR_TRY(weir_net_recv_wait(g->net, from, tag, p->next, n * sizeof(float), &len));
     if (len != n * sizeof(float))
-        return weir_fail(WEIR_MISFIT, "rank %d hands over %zu bytes that it held back, where %zu were expected", from, len, n * sizeof(float));
+        return weir_fail(WEIR_MISFIT,
+                         "rank %d hands over %zu bytes that it held back, where %zu were expected",
+                         from, len, n * sizeof(float));
     weir_vec_best()->add(p->now, p->next, n);
     return WEIR_OK;
 }

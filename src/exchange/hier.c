@@ -1,15 +1,21 @@
 /* hier.c - see hier.h. */
 #include "exchange/hier.h"
 
-/* Added to the group's id. Those from 64 on are the collectives' own (coll.h): theirs for these groups differ too. */
+/* Added to the group's id. Those from 64 on are the collectives' own (coll.h): theirs for these
+ * groups differ too. */
 enum { INNER_ID = 16, OUTER_ID = 32 };
 
 /* ---- opening ---- */
 
-static int machine(const weir_group *g, int i, int64_t each) { return each ? i / (int)each : weir_net_machine(g->net, g->member[i]); }
+static int machine(const weir_group *g, int i, int64_t each)
+{
+    return each ? i / (int)each : weir_net_machine(g->net, g->member[i]);
+}
 
-/* The members of this one's machine, and the first of each. `seen` has room for every rank, `ranks` for every member. */
-static weir_err open_inner(weir_hier *h, weir_group *g, weir_coll_use *coll, int64_t each, int *ranks, weir_arena *arena)
+/* The members of this one's machine, and the first of each. `seen` has room for every rank, `ranks`
+ * for every member. */
+static weir_err open_inner(weir_hier *h, weir_group *g, weir_coll_use *coll, int64_t each,
+                           int *ranks, weir_arena *arena)
 {
     int n = 0;
 
@@ -28,7 +34,8 @@ static weir_err open_inner(weir_hier *h, weir_group *g, weir_coll_use *coll, int
     return weir_coll_open("auto", h->inner, arena, h->in);
 }
 
-static weir_err open_outer(weir_hier *h, const weir_group *g, int64_t each, int *ranks, bool *seen, weir_arena *arena)
+static weir_err open_outer(weir_hier *h, const weir_group *g, int64_t each, int *ranks, bool *seen,
+                           weir_arena *arena)
 {
     h->machines = 0;
     for (int i = 0; i < g->size; i++) {
@@ -44,7 +51,8 @@ static weir_err open_outer(weir_hier *h, const weir_group *g, int64_t each, int 
     return weir_coll_open("auto", &h->outer, arena, &h->out);
 }
 
-weir_err weir_hier_open(weir_hier *h, weir_group *g, weir_coll_use *coll, int64_t each, weir_arena *arena)
+weir_err weir_hier_open(weir_hier *h, weir_group *g, weir_coll_use *coll, int64_t each,
+                        weir_arena *arena)
 {
     int *ranks = WEIR_NEW(arena, int, g->size);
     bool *seen = WEIR_NEW(arena, bool, weir_net_size(g->net));
@@ -64,7 +72,8 @@ weir_err weir_hier_in(weir_hier *h, weir_lane *l)
 
     if (!h->settled)
         WEIR_TRY(weir_lane_collect(l, h->in, h->inner));
-    WEIR_TRY(weir_allreduce(h->in, h->inner, l->bucket->grad, l->bucket->n + l->notes, &weir_sum_f32));
+    WEIR_TRY(
+        weir_allreduce(h->in, h->inner, l->bucket->grad, l->bucket->n + l->notes, &weir_sum_f32));
     l->wire_s += weir_net_now(h->inner->net) - begun;
     return WEIR_OK;
 }
@@ -74,9 +83,11 @@ weir_err weir_hier_out(weir_hier *h, weir_lane *l, weir_ways *ways, weir_turn tu
     double begun;
 
     if (h->leads)
-        WEIR_TRY((h->machines > 1 ? weir_lane_sum : weir_lane_dense)(l, ways, &h->out, &h->outer, turn, scale));
+        WEIR_TRY((h->machines > 1 ? weir_lane_sum : weir_lane_dense)(l, ways, &h->out, &h->outer,
+                                                                     turn, scale));
     begun = weir_net_now(h->inner->net);
-    WEIR_TRY(weir_broadcast(h->in, h->inner, 0, l->bucket->grad, (l->bucket->n + l->notes) * sizeof(float)));
+    WEIR_TRY(weir_broadcast(h->in, h->inner, 0, l->bucket->grad,
+                            (l->bucket->n + l->notes) * sizeof(float)));
     l->wire_s += weir_net_now(h->inner->net) - begun;
     return WEIR_OK;
 }

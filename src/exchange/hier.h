@@ -1,8 +1,10 @@
-/* hier.h - machines with several workers. They sum their gradients as they are; the first of them, who leads, takes the machine's sum through the codec,
- * together with the leaders of the other machines; and the result goes to all of the machine. What is held back, and momentum where it is the
- * lane's, are the leaders' alone.
+/* hier.h - machines with several workers. They sum their gradients as they are; the first of them,
+ * who leads, takes the machine's sum through the codec, together with the leaders of the other
+ * machines; and the result goes to all of the machine. What is held back, and momentum where it is
+ * the lane's, are the leaders' alone.
  *
- * On one machine there is nobody to compress for: the leader steps the momentum, and all is as without a codec, to rounding. */
+ * On one machine there is nobody to compress for: the leader steps the momentum, and all is as
+ * without a codec, to rounding. */
 #ifndef WEIR_EXCHANGE_HIER_H
 #define WEIR_EXCHANGE_HIER_H
 #include "exchange/lane.h"
@@ -14,13 +16,16 @@ typedef struct weir_hier {
     weir_coll_use own_in;
     int machines;
     bool leads;
-    bool settled; /* what members hold back has come to their leader: false when groups, or states, are new */
+    /* what members hold back has come to their leader: false when groups, or states, are new */
+    bool settled;
 } weir_hier;
 
-/* `each`: so many members in a row are taken for a machine; 0: as they lie. The group and its collective serve where all is one machine. */
+/* `each`: so many members in a row are taken for a machine; 0: as they lie. The group and its
+ * collective serve where all is one machine. */
 weir_err weir_hier_open(weir_hier *, weir_group *, weir_coll_use *, int64_t each, weir_arena *);
 /* The lane's gradient becomes the machine's sum. [blocks] */
 weir_err weir_hier_in(weir_hier *, weir_lane *);
-/* From there to the sum over all machines, on all members; `ways` for the outer group, NULL where this one does not lead. [blocks] */
+/* From there to the sum over all machines, on all members; `ways` for the outer group, NULL where
+ * this one does not lead. [blocks] */
 weir_err weir_hier_out(weir_hier *, weir_lane *, weir_ways *, weir_turn, float scale);
 #endif

@@ -27,12 +27,14 @@ static weir_err make_memory(weir_lane *lane, weir_arena *arena)
     WEIR_TRY(weir_pair_make(&lane->held, lane->bucket->grad, lane->bucket->n, arena));
     if (!(lane->told.tau = WEIR_NEW(arena, float, lane->bucket->views)))
         return weir_fail_nomem((size_t)lane->bucket->views * sizeof(float));
-    if (!correct || !lane->optim->momentum || !lane->optim->momentum(lane->stepper, &lane->momentum))
+    if (!correct || !lane->optim->momentum ||
+        !lane->optim->momentum(lane->stepper, &lane->momentum))
         return WEIR_OK;
     return weir_pair_make(&lane->speed, lane->bucket->grad, lane->bucket->n, arena);
 }
 
-static weir_err make_lane(weir_lane *lane, weir_bucket *bucket, const char *codec, const char *optim, weir_arena *arena)
+static weir_err make_lane(weir_lane *lane, weir_bucket *bucket, const char *codec,
+                          const char *optim, weir_arena *arena)
 {
     const weir_plug *plug;
 
@@ -41,12 +43,14 @@ static weir_err make_lane(weir_lane *lane, weir_bucket *bucket, const char *code
     WEIR_TRY(weir_plug_find(weir_optims, "optimiser", optim, &plug));
     WEIR_TRY(weir_plug_make(plug, "optimiser", optim, arena, &lane->stepper));
     lane->optim = (const weir_optim *)plug;
-    WEIR_TRY(make_memory(lane, arena)); /* before the optimiser makes its own: it may have less to keep */
+    /* before the optimiser makes its own: it may have less to keep */
+    WEIR_TRY(make_memory(lane, arena));
     WEIR_TRY(weir_rivals_init(lane, arena));
     return lane->optim->init(lane->stepper, bucket, arena);
 }
 
-weir_err weir_lanes_make(weir_bucket *bucket, int count, const char *codec, const char *optim, weir_arena *arena, weir_lane **lanes)
+weir_err weir_lanes_make(weir_bucket *bucket, int count, const char *codec, const char *optim,
+                         weir_arena *arena, weir_lane **lanes)
 {
     weir_lane *made = WEIR_NEW(arena, weir_lane, count);
 
@@ -60,14 +64,24 @@ weir_err weir_lanes_make(weir_bucket *bucket, int count, const char *codec, cons
 
 weir_feed weir_lane_feed(const weir_lane *l, uint64_t seed, int me, float scale, float *tile)
 {
-    return (weir_feed){
-        .n = l->bucket->n, .bad = l->bucket->n, .grad = l->bucket->grad, .scale = scale, .held = l->held.now, .hold = l->held.next, .speed = l->speed.now,
-        .sped = l->speed.next, .momentum = l->momentum.factor, .nesterov = l->momentum.nesterov,
-        .mask = l->speed.now && l->codec->sparse && weir_codec_masks(l->feedback), .key = seed ^ ((uint64_t)me << 24 | (uint64_t)l->bucket->id << 1), .tile = tile};
+    return (weir_feed){.n = l->bucket->n,
+                       .bad = l->bucket->n,
+                       .grad = l->bucket->grad,
+                       .scale = scale,
+                       .held = l->held.now,
+                       .hold = l->held.next,
+                       .speed = l->speed.now,
+                       .sped = l->speed.next,
+                       .momentum = l->momentum.factor,
+                       .nesterov = l->momentum.nesterov,
+                       .mask = l->speed.now && l->codec->sparse && weir_codec_masks(l->feedback),
+                       .key = seed ^ ((uint64_t)me << 24 | (uint64_t)l->bucket->id << 1),
+                       .tile = tile};
 }
 
-/* The tile in which something was not finite has been noted, and may hold parts of several tensors: which of them was it? If all gradients are finite there, they
- * were too large for what waited: the tile's first. */
+/* The tile in which something was not finite has been noted, and may hold parts of several tensors:
+ * which of them was it? If all gradients are finite there, they were too large for what waited: the
+ * tile's first. */
 weir_err weir_lane_check(const weir_feed *f, const weir_bucket *b, weir_turn turn)
 {
     size_t at = f->bad, end = f->n - f->bad < WEIR_TILE ? f->n : f->bad + WEIR_TILE;
@@ -79,19 +93,24 @@ weir_err weir_lane_check(const weir_feed *f, const weir_bucket *b, weir_turn tur
     at = at < end ? at : f->bad;
     for (int v = b->views - 1; v >= 0; v--)
         if (b->view[v].at <= at || v == 0)
-            return weir_fail(WEIR_NAN, "step %llu: the gradient of %s is not finite", (unsigned long long)turn.step + 1, b->view[v].tensor->name);
+            return weir_fail(WEIR_NAN, "step %llu: the gradient of %s is not finite",
+                             (unsigned long long)turn.step + 1, b->view[v].tensor->name);
     return WEIR_OK;
 }
 
 static float unit_of(const weir_lane *lane) { return lane->unit > 0 ? lane->unit : 1; }
 
-/* What is held back was so while the rate fell: as gradients of a rate that has come down to nearly nothing it would be enormous, and do great harm if a
- * run goes on from there with a high one. */
-static float unit_held(const weir_lane *lane) { return unit_of(lane) > SLOWED ? unit_of(lane) : SLOWED; }
+/* What is held back was so while the rate fell: as gradients of a rate that has come down to nearly
+ * nothing it would be enormous, and do great harm if a run goes on from there with a high one. */
+static float unit_held(const weir_lane *lane)
+{
+    return unit_of(lane) > SLOWED ? unit_of(lane) : SLOWED;
+}
 
 void weir_lane_in_unit(weir_lane *lane, float unit)
 {
-    float *memory[] = {lane->held.now, lane->speed.now}, before[] = {unit_held(lane), unit_of(lane)};
+    float *memory[] = {lane->held.now, lane->speed.now},
+          before[] = {unit_held(lane), unit_of(lane)};
 
     for (int i = 0; i < 2; i++)
         if (memory[i] && unit != before[i])
@@ -164,16 +183,20 @@ void weir_lane_backlog(const weir_lane *lane, weir_backlog *to)
     }
 }
 
-/* Every element has one owner. All ranks name all tensors, if only to say that they own nothing of them. */
+/* Every element has one owner. All ranks name all tensors, if only to say that they own nothing of
+ * them. */
 static weir_err keep_owned(weir_lane *lane, weir_io *io)
 {
     const weir_bucket *b = lane->bucket;
     const weir_stripe *s = &lane->stripe[lane->mine];
 
     for (const weir_view *v = b->view; v < b->view + b->views; v++) {
-        size_t end = v->at + weir_view_length(v), low = s->at > v->at ? s->at : v->at, high = s->at + s->bucket.n < end ? s->at + s->bucket.n : end;
+        size_t end = v->at + weir_view_length(v), low = s->at > v->at ? s->at : v->at,
+               high = s->at + s->bucket.n < end ? s->at + s->bucket.n : end;
         size_t n = high > low ? high - low : 0, mark = weir_io_in(io, v->tensor->name);
-        weir_err err = weir_io_range(io, "owner-residual", lane->owned.now + (n ? low - s->at : 0), n ? v->first + low - v->at : 0, n, v->tensor->n, WEIR_KEEP_STREAM);
+        weir_err err =
+            weir_io_range(io, "owner-residual", lane->owned.now + (n ? low - s->at : 0),
+                          n ? v->first + low - v->at : 0, n, v->tensor->n, WEIR_KEEP_STREAM);
         weir_io_out(io, mark);
         WEIR_TRY(err);
     }
@@ -187,7 +210,8 @@ static weir_err keep_codec(weir_lane *lane, weir_io *io)
     return lane->codec->state ? lane->codec->state(lane->coder, io) : WEIR_OK;
 }
 
-/* Each rival's own stands behind its number and name. What an owner held back when it was saved is held back now: which rival comes next is open. */
+/* Each rival's own stands behind its number and name. What an owner held back when it was saved is
+ * held back now: which rival comes next is open. */
 static weir_err keep_rivals(weir_lane *lane, weir_io *io)
 {
     weir_err err = WEIR_OK;

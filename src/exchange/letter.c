@@ -19,9 +19,15 @@ _Static_assert(sizeof(head) == 48, "the head has no holes");
 
 static const double LEAST = 1e-20;
 
-double weir_pen_unit(const weir_pen *pen, weir_turn turn) { return turn.rate > LEAST * pen->base ? turn.rate / pen->base : LEAST; }
+double weir_pen_unit(const weir_pen *pen, weir_turn turn)
+{
+    return turn.rate > LEAST * pen->base ? turn.rate / pen->base : LEAST;
+}
 
-static bool is_plain(const weir_lane *l, weir_turn turn) { return !l->feedback || turn.epochs < l->feedback->warmup; }
+static bool is_plain(const weir_lane *l, weir_turn turn)
+{
+    return !l->feedback || turn.epochs < l->feedback->warmup;
+}
 
 static size_t plain_bytes(const weir_lane *l) { return l->bucket->n * sizeof(float); }
 
@@ -30,7 +36,8 @@ static size_t front(const weir_lane *l) { return sizeof(head) + l->notes * sizeo
 /* Of everything but itself: head, notes and body lie in a row. */
 static uint64_t sum_of(const head *h, const void *letter, size_t len)
 {
-    return weir_hash((const char *)letter + sizeof *h, len - sizeof *h, weir_hash(h, offsetof(head, sum), 0));
+    return weir_hash((const char *)letter + sizeof *h, len - sizeof *h,
+                     weir_hash(h, offsetof(head, sum), 0));
 }
 
 size_t weir_letter_most(const weir_lane *l)
@@ -50,7 +57,8 @@ static size_t usual(const weir_lane *l, weir_turn turn)
     return front(l) + weir_codec_usual(l->codec, l->coder, turn);
 }
 
-/* Momentum is kept times the rate: where that has changed, so has what is kept. Nesterov's looks ahead by the factor alone. */
+/* Momentum is kept times the rate: where that has changed, so has what is kept. Nesterov's looks
+ * ahead by the factor alone. */
 static weir_feed feed(weir_lane *l, const weir_pen *pen, weir_turn turn, float scale)
 {
     float unit = (float)weir_pen_unit(pen, turn), before = l->unit > 0 ? l->unit : 1;
@@ -85,9 +93,19 @@ static weir_err write_body(weir_lane *l, weir_turn turn, weir_feed *f, char *to,
     return WEIR_OK;
 }
 
-weir_err weir_letter_write(weir_lane *l, const weir_pen *pen, weir_turn turn, float scale, void *letter, size_t *len)
+weir_err weir_letter_write(weir_lane *l, const weir_pen *pen, weir_turn turn, float scale,
+                           void *letter, size_t *len)
 {
-    head h = {{'W', 'P'}, VERSION, is_plain(l, turn) ? PLAIN : 0, (uint32_t)l->bucket->id, turn.step, turn.epochs, pen->base, 0, (uint32_t)l->notes, 0};
+    head h = {{'W', 'P'},
+              VERSION,
+              is_plain(l, turn) ? PLAIN : 0,
+              (uint32_t)l->bucket->id,
+              turn.step,
+              turn.epochs,
+              pen->base,
+              0,
+              (uint32_t)l->notes,
+              0};
     double begun = weir_net_now(pen->group->net);
     char *to = letter;
     size_t body = 0;
@@ -113,8 +131,9 @@ weir_err weir_letter_write(weir_lane *l, const weir_pen *pen, weir_turn turn, fl
 
 static weir_err bad(const weir_pen *pen, const weir_letter *x, const char *what)
 {
-    return weir_fail(WEIR_INVALID, "rank %d sent a letter of %zu bytes for step %llu that makes no sense: %s", pen->group->member[x->from], x->len,
-                     (unsigned long long)x->step + 1, what);
+    return weir_fail(WEIR_INVALID,
+                     "rank %d sent a letter of %zu bytes for step %llu that makes no sense: %s",
+                     pen->group->member[x->from], x->len, (unsigned long long)x->step + 1, what);
 }
 
 static weir_err check_head(const weir_lane *l, const weir_pen *pen, const weir_letter *x, head *h)
@@ -126,11 +145,14 @@ static weir_err check_head(const weir_lane *l, const weir_pen *pen, const weir_l
         return bad(pen, x, "it is of another kind or version");
     if (x->from != pen->group->me && h->sum != sum_of(h, x->data, x->len))
         return bad(pen, x, "it was damaged on its way");
-    if (h->lane != (uint32_t)l->bucket->id || h->step != x->step || h->notes != l->notes || h->body != x->len - front(l))
+    if (h->lane != (uint32_t)l->bucket->id || h->step != x->step || h->notes != l->notes ||
+        h->body != x->len - front(l))
         return bad(pen, x, "it is for another bucket or step, or of another length");
     if (h->base != pen->base)
-        return weir_fail(WEIR_DIVERGED, "step %llu: rank %d reckons from a rate of %g, this one from %g", (unsigned long long)x->step + 1,
-                         pen->group->member[x->from], h->base, pen->base);
+        return weir_fail(WEIR_DIVERGED,
+                         "step %llu: rank %d reckons from a rate of %g, this one from %g",
+                         (unsigned long long)x->step + 1, pen->group->member[x->from], h->base,
+                         pen->base);
     return WEIR_OK;
 }
 
@@ -142,7 +164,9 @@ static weir_err add_body(weir_lane *l, const weir_pen *pen, const weir_letter *x
 
     if (!(h->how & PLAIN) && !l->codec->raw) {
         err = l->codec->decode(l->coder, turn, body, h->body, l->bucket->grad);
-        return err ? weir_fail_in(err, "from rank %d, step %llu", pen->group->member[x->from], (unsigned long long)x->step + 1) : WEIR_OK;
+        return err ? weir_fail_in(err, "from rank %d, step %llu", pen->group->member[x->from],
+                                  (unsigned long long)x->step + 1)
+                   : WEIR_OK;
     }
     if (!(h->how & PLAIN) || h->body != plain_bytes(l))
         return bad(pen, x, "floats as they are were expected, one for each of the bucket's");
@@ -150,7 +174,8 @@ static weir_err add_body(weir_lane *l, const weir_pen *pen, const weir_letter *x
     return WEIR_OK;
 }
 
-weir_err weir_letter_read(weir_lane *l, const weir_pen *pen, const weir_letter *x, float *notes, uint64_t *sum)
+weir_err weir_letter_read(weir_lane *l, const weir_pen *pen, const weir_letter *x, float *notes,
+                          uint64_t *sum)
 {
     double begun = weir_net_now(pen->group->net);
     head h;

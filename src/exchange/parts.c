@@ -60,7 +60,8 @@ weir_err weir_parts_make(weir_lane *lane, int lanes, weir_arena *arena, weir_par
     return WEIR_OK;
 }
 
-static void share(weir_parts *p, const weir_exchange_env *env, void (*loop)(void *, int64_t, int64_t))
+static void share(weir_parts *p, const weir_exchange_env *env,
+                  void (*loop)(void *, int64_t, int64_t))
 {
     if (env->share)
         env->share(env->sharer, p->parts, loop, p);
@@ -94,10 +95,11 @@ weir_err weir_parts_blame(const weir_exchange_env *env, uint64_t step)
         const weir_bucket *b = env->lane[i].bucket;
         for (int v = 0; v < b->views; v++)
             if (!vec->finite(b->grad + b->view[v].at, b->view[v].rows * b->view[v].cols))
-                return weir_fail(WEIR_NAN, "step %llu: the gradient of %s is not finite", (unsigned long long)step + 1,
-                                 b->view[v].tensor->name);
+                return weir_fail(WEIR_NAN, "step %llu: the gradient of %s is not finite",
+                                 (unsigned long long)step + 1, b->view[v].tensor->name);
     }
-    return weir_fail(WEIR_NAN, "step %llu: the gradient's norm is beyond what a number holds", (unsigned long long)step + 1);
+    return weir_fail(WEIR_NAN, "step %llu: the gradient's norm is beyond what a number holds",
+                     (unsigned long long)step + 1);
 }
 
 static void step(void *parts, int64_t from, int64_t to)
@@ -108,11 +110,13 @@ static void step(void *parts, int64_t from, int64_t to)
         weir_bucket some = *a->lane->bucket;
         some.view = &a->view;
         some.views = 1;
-        a->lane->optim->step(a->lane->stepper, &some, p->commit->turn.step, p->commit->rate, p->scale);
+        a->lane->optim->step(a->lane->stepper, &some, p->commit->turn.step, p->commit->rate,
+                             p->scale);
     }
 }
 
-void weir_parts_step(weir_parts *p, const weir_exchange_env *env, const weir_commit *commit, float scale)
+void weir_parts_step(weir_parts *p, const weir_exchange_env *env, const weir_commit *commit,
+                     float scale)
 {
     p->commit = commit;
     p->scale = scale;

@@ -1,5 +1,6 @@
-/* parts.h - all lanes of a rank cut into pieces of some 64 Ki elements, so that threads can share the passes over them that end a
- * step. How they are cut depends on the lanes alone: sums over parts are the same for any number of threads. */
+/* parts.h - all lanes of a rank cut into pieces of some 64 Ki elements, so that threads can share
+ * the passes over them that end a step. How they are cut depends on the lanes alone: sums over
+ * parts are the same for any number of threads. */
 #ifndef WEIR_EXCHANGE_PARTS_H
 #define WEIR_EXCHANGE_PARTS_H
 #include "exchange/exchange.h"

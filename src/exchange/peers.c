@@ -1,20 +1,27 @@
-/* peers.c - every worker sends to every other, and applies what has come: no server, no barrier (Strom 2015).
+/* peers.c - every worker sends to every other, and applies what has come: no server, no barrier
+ * (Strom 2015).
  *
- * A step of a worker: its gradient goes, lane by lane and while backward still runs, into letters to all others (letter.h); then its
- * weights move by its own letter, as it was sent, and by all letters that have come since its last step. Replicas differ by letters on
- * their way and by the order of additions, and by nothing else.
+ * A step of a worker: its gradient goes, lane by lane and while backward still runs, into letters
+ * to all others (letter.h); then its weights move by its own letter, as it was sent, and by all
+ * letters that have come since its last step. Replicas differ by letters on their way and by the
+ * order of additions, and by nothing else.
  *
- * Nobody ends step t before it has everybody's letters of step t - bound: no two are further apart. With bound=0 all step together, add
- * in the order of the members, and hold the same bits. Letters of up to `bound` steps ahead are taken when they come.
+ * Nobody ends step t before it has everybody's letters of step t - bound: no two are further apart.
+ * With bound=0 all step together, add in the order of the members, and hold the same bits. Letters
+ * of up to `bound` steps ahead are taken when they come.
  *
- * The sums behind the last lane (exchange.h) are, at the end of step t, those of step t - bound, which everybody has by then; in the first steps those of the first one,
- * for which everybody waits. So all ranks see the same sums at the same step, and what the trainer decides by them it decides everywhere alike.
+ * The sums behind the last lane (exchange.h) are, at the end of step t, those of step t - bound,
+ * which everybody has by then; in the first steps those of the first one, for which everybody
+ * waits. So all ranks see the same sums at the same step, and what the trainer decides by them it
+ * decides everywhere alike.
  *
- * settle: waits for all letters, applies them, and compares what was applied: the checksums of all letters, added up, must be the same on
- * all ranks, and their weights the same but for rounding. Then rank 0's are taken by all.
+ * settle: waits for all letters, applies them, and compares what was applied: the checksums of all
+ * letters, added up, must be the same on all ranks, and their weights the same but for rounding.
+ * Then rank 0's are taken by all.
  *
- * Momentum and decay are the sender's: it adds its share of the pull on its own weights to its gradient. A bound on the norm is kept by
- * each worker, at 1/sqrt(p) of it, before its letters are written. An error ends it: what was sent cannot be called back. */
+ * Momentum and decay are the sender's: it adds its share of the pull on its own weights to its
+ * gradient. A bound on the norm is kept by each worker, at 1/sqrt(p) of it, before its letters are
+ * written. An error ends it: what was sent cannot be called back. */
 #include "core/vec.h"
 #include "exchange/equal.h"
 #include "exchange/letter.h"
@@ -30,12 +37,13 @@ typedef struct peers {
     weir_post *post;
     weir_pen pen;
     float decay;
-    bool early;      /* clipped before it is sent: no lane leaves before all of the gradient is there */
-    bool begun;      /* since all last agreed */
-    uint64_t since, next; /* the first step since then; the step to come */
+    /* clipped before it is sent: no lane leaves before all of the gradient is there */
+    bool early;
+    bool begun;              /* since all last agreed */
+    uint64_t since, next;    /* the first step since then; the step to come */
     uint64_t letters, added; /* added: how often weights have moved since then */
-    float *notes;    /* by step (2 bound + 2 of them, in turn) and member */
-    size_t noted;    /* floats of one member */
+    float *notes;            /* by step (2 bound + 2 of them, in turn) and member */
+    size_t noted;            /* floats of one member */
     weir_equal *equal;
 } peers;
 
@@ -47,7 +55,10 @@ static weir_err take_over(peers *x, weir_lane *l)
     weir_pull pull;
 
     if (!l->optim->bare)
-        return weir_fail(WEIR_MISFIT, "--exchange peers cannot do the work of --optim %s: a step of it is more than a gradient times a rate", l->optim->plug.name);
+        return weir_fail(WEIR_MISFIT,
+                         "--exchange peers cannot do the work of --optim %s: a step of it is more "
+                         "than a gradient times a rate",
+                         l->optim->plug.name);
     if (x->post)
         return WEIR_OK; /* done before: now the groups have changed */
     l->optim->bare(l->stepper, &pull);
@@ -56,16 +67,21 @@ static weir_err take_over(peers *x, weir_lane *l)
     if (pull.momentum.factor <= 0 || l->speed.now || l->bucket->dry)
         return WEIR_OK;
     if (l->held.now)
-        return weir_fail(WEIR_MISFIT, "--exchange peers has momentum before the codec, and nowhere else: correct=no of --codec %s needs momentum=0", l->spec);
+        return weir_fail(WEIR_MISFIT,
+                         "--exchange peers has momentum before the codec, and nowhere else: "
+                         "correct=no of --codec %s needs momentum=0",
+                         l->spec);
     l->speed.now = WEIR_NEW(x->env.arena, float, l->bucket->n);
     l->speed.next = WEIR_NEW(x->env.arena, float, l->bucket->n);
-    return l->speed.now && l->speed.next ? WEIR_OK : weir_fail_nomem(2 * l->bucket->n * sizeof(float));
+    return l->speed.now && l->speed.next ? WEIR_OK
+                                         : weir_fail_nomem(2 * l->bucket->n * sizeof(float));
 }
 
 static weir_err make_room(peers *x)
 {
     weir_arena *arena = x->env.arena;
-    size_t p = (size_t)x->env.same->size, lanes = (size_t)x->env.lanes, *most = WEIR_NEW(arena, size_t, lanes);
+    size_t p = (size_t)x->env.same->size, lanes = (size_t)x->env.lanes,
+           *most = WEIR_NEW(arena, size_t, lanes);
     bool dry = weir_net_dry(x->env.same->net);
 
     if (!most)
@@ -129,20 +145,24 @@ static weir_err send_lane(peers *x, weir_lane *l, weir_turn turn, float scale)
     if (!x->begun)
         begin(x, turn);
     pull(x, l, scale);
-    WEIR_TRY(weir_letter_write(l, &x->pen, turn, scale, weir_post_place(x->post, turn.step, lane), &len));
+    WEIR_TRY(weir_letter_write(l, &x->pen, turn, scale, weir_post_place(x->post, turn.step, lane),
+                               &len));
     weir_post_send(x->post, turn.step, lane, len);
     return WEIR_OK;
 }
 
-/* What p workers add is clipped at 1/sqrt(p) of the bound on each of them: their sum is, if they point anywhere, within it. */
+/* What p workers add is clipped at 1/sqrt(p) of the bound on each of them: their sum is, if they
+ * point anywhere, within it. */
 static weir_err send_clipped(peers *x, const weir_commit *commit)
 {
-    double norm = weir_net_dry(x->env.all->net) ? 0 : sqrt(weir_parts_sumsq(x->parts, &x->env)), most = commit->clip / sqrt(x->env.same->size);
+    double norm = weir_net_dry(x->env.all->net) ? 0 : sqrt(weir_parts_sumsq(x->parts, &x->env)),
+           most = commit->clip / sqrt(x->env.same->size);
 
     if (!isfinite(norm))
         return weir_parts_blame(&x->env, commit->turn.step);
     for (int i = 0; i < x->env.lanes; i++)
-        WEIR_TRY(send_lane(x, &x->env.lane[i], commit->turn, commit->clip > 0 && norm > most ? (float)(most / norm) : 1));
+        WEIR_TRY(send_lane(x, &x->env.lane[i], commit->turn,
+                           commit->clip > 0 && norm > most ? (float)(most / norm) : 1));
     return WEIR_OK;
 }
 
@@ -150,7 +170,9 @@ static weir_err send_clipped(peers *x, const weir_commit *commit)
 
 static float *notes_at(const peers *x, uint64_t step, int member)
 {
-    return x->notes + ((size_t)(step % (2 * (uint64_t)x->bound + 2)) * (size_t)x->env.same->size + (size_t)member) * x->noted;
+    return x->notes + ((size_t)(step % (2 * (uint64_t)x->bound + 2)) * (size_t)x->env.same->size +
+                       (size_t)member) *
+                          x->noted;
 }
 
 static weir_err apply(peers *x, const weir_letter *letter)
@@ -158,7 +180,8 @@ static weir_err apply(peers *x, const weir_letter *letter)
     uint64_t sum = 0;
 
     if (!weir_net_dry(x->env.same->net))
-        WEIR_TRY(weir_letter_read(&x->env.lane[letter->lane], &x->pen, letter, notes_at(x, letter->step, letter->from), &sum));
+        WEIR_TRY(weir_letter_read(&x->env.lane[letter->lane], &x->pen, letter,
+                                  notes_at(x, letter->step, letter->from), &sum));
     x->letters += sum;
     return WEIR_OK;
 }
@@ -191,7 +214,8 @@ static weir_err apply_own(peers *x, uint64_t step)
 /* Gradients have left: their memory takes up what letters say. */
 static void clear(peers *x)
 {
-    for (weir_lane *l = x->env.lane; l < x->env.lane + x->env.lanes && !weir_net_dry(x->env.same->net); l++)
+    for (weir_lane *l = x->env.lane;
+         l < x->env.lane + x->env.lanes && !weir_net_dry(x->env.same->net); l++)
         memset(l->bucket->grad, 0, l->bucket->n * sizeof(float));
 }
 
@@ -206,7 +230,10 @@ static void sum_notes(peers *x, uint64_t step)
             to[i] += notes_at(x, step, m)[i];
 }
 
-static uint64_t oldest(const peers *x, uint64_t step) { return step >= x->since + (uint64_t)x->bound ? step - (uint64_t)x->bound : x->since; }
+static uint64_t oldest(const peers *x, uint64_t step)
+{
+    return step >= x->since + (uint64_t)x->bound ? step - (uint64_t)x->bound : x->since;
+}
 
 /* Letters that must be here, then all that are; then there is a place for the next. */
 static weir_err gather(peers *x, uint64_t step)
@@ -219,7 +246,8 @@ static weir_err gather(peers *x, uint64_t step)
     x->env.lane->wire_s += weir_net_now(net) - begun;
     clear(x);
     for (int m = 0; m < x->env.same->size; m++)
-        WEIR_TRY(m == x->env.same->me ? apply_own(x, step) : apply_from(x, m, step + (uint64_t)x->bound));
+        WEIR_TRY(m == x->env.same->me ? apply_own(x, step)
+                                      : apply_from(x, m, step + (uint64_t)x->bound));
     begun = weir_net_now(net);
     WEIR_TRY(weir_post_free(x->post, step + 1));
     x->env.lane->wire_s += weir_net_now(net) - begun;
@@ -331,7 +359,9 @@ static weir_err hand_over(void *self, const int *stay, int count)
 
     for (int i = 0; i < x->env.lanes; i++)
         weir_lane_in_unit(&x->env.lane[i], 1);
-    weir_post_close(x->post); /* on all, before anybody of the next group sends: what is posted here for steps to come would take it */
+    /* on all, before anybody of the next group sends: what is posted here for steps to come would
+     * take it */
+    weir_post_close(x->post);
     WEIR_TRY(weir_lanes_hand(x->env.lane, x->env.lanes, x->env.same, stay, count));
     return weir_barrier(x->env.coll, x->env.same);
 }
@@ -343,12 +373,17 @@ static weir_err regroup(void *self, const weir_exchange_env *env)
 }
 
 static const weir_opt options[] = {
-    {"bound", WEIR_OPT_INT, offsetof(peers, bound), "4", "steps that any two workers may be apart; 0: all step together", .min = 0, .max = 100, .bare = true},
+    {"bound", WEIR_OPT_INT, offsetof(peers, bound), "4",
+     "steps that any two workers may be apart; 0: all step together", .min = 0, .max = 100,
+     .bare = true},
     {0},
 };
 
 const weir_exchange weir_exchange_peers = {
-    .plug = {"peers", "every worker sends to every other and applies what has come; nobody waits, but for who is too far behind", sizeof(peers), options},
+    .plug = {"peers",
+             "every worker sends to every other and applies what has come; nobody waits, but for "
+             "who is too far behind",
+             sizeof(peers), options},
     .drifts = true,
     .init = init,
     .bucket = bucket,

@@ -6,20 +6,27 @@ struct weir_post {
     int lanes, bound, window; /* window: letters of one member that may be on their way */
     bool open;
     uint64_t first; /* the step it was opened for */
-    size_t *at, *len;   /* by lane: where its letter lies in a place; by place and lane: how long it is */
-    size_t room;        /* bytes of a place */
-    char *mine;         /* bound + 1 places; NULL: dry */
-    uint64_t *taken;    /* by member: letters since the first */
-    weir_op *in, *out;  /* by member, `window` each; by place, lane and member */
-    weir_op **all;      /* every one of them */
+    /* by lane: where its letter lies in a place; by place and lane: how long it is */
+    size_t *at, *len;
+    size_t room;       /* bytes of a place */
+    char *mine;        /* bound + 1 places; NULL: dry */
+    uint64_t *taken;   /* by member: letters since the first */
+    weir_op *in, *out; /* by member, `window` each; by place, lane and member */
+    weir_op **all;     /* every one of them */
     size_t ops;
 };
 
 /* ---- where things are ---- */
 
-static size_t place_of(const weir_post *p, uint64_t step) { return (size_t)(step % (uint64_t)(p->bound + 1)); }
+static size_t place_of(const weir_post *p, uint64_t step)
+{
+    return (size_t)(step % (uint64_t)(p->bound + 1));
+}
 
-static size_t *length_of(const weir_post *p, uint64_t step, int lane) { return &p->len[place_of(p, step) * (size_t)p->lanes + (size_t)lane]; }
+static size_t *length_of(const weir_post *p, uint64_t step, int lane)
+{
+    return &p->len[place_of(p, step) * (size_t)p->lanes + (size_t)lane];
+}
 
 static weir_op *outs(const weir_post *p, uint64_t step, int lane)
 {
@@ -31,9 +38,15 @@ static weir_op *in_of(const weir_post *p, int member, uint64_t number)
     return &p->in[(size_t)member * (size_t)p->window + (size_t)(number % (uint64_t)p->window)];
 }
 
-static uint64_t step_of(const weir_post *p, uint64_t number) { return p->first + number / (uint64_t)p->lanes; }
+static uint64_t step_of(const weir_post *p, uint64_t number)
+{
+    return p->first + number / (uint64_t)p->lanes;
+}
 
-static uint64_t tag_of(uint64_t step, int lane) { return weir_tag(WEIR_CHANNEL_PEERS, (uint32_t)step, (uint32_t)lane); }
+static uint64_t tag_of(uint64_t step, int lane)
+{
+    return weir_tag(WEIR_CHANNEL_PEERS, (uint32_t)step, (uint32_t)lane);
+}
 
 /* ---- making ---- */
 
@@ -55,7 +68,8 @@ static weir_err make_ops(weir_post *p, weir_arena *arena)
     return WEIR_OK;
 }
 
-weir_err weir_post_make(weir_group *g, const size_t *most, int lanes, int bound, weir_arena *arena, weir_post **out)
+weir_err weir_post_make(weir_group *g, const size_t *most, int lanes, int bound, weir_arena *arena,
+                        weir_post **out)
 {
     weir_post *p = WEIR_NEW(arena, weir_post, 1);
     size_t places = (size_t)bound + 1, n = (size_t)g->size, k = (size_t)lanes;
@@ -83,7 +97,8 @@ static void post(weir_post *p, int member, uint64_t number)
 {
     uint64_t tag = tag_of(step_of(p, number), (int)(number % (uint64_t)p->lanes));
 
-    weir_net_recv(p->group->net, p->group->member[member], tag, WEIR_EXACT, NULL, 0, in_of(p, member, number));
+    weir_net_recv(p->group->net, p->group->member[member], tag, WEIR_EXACT, NULL, 0,
+                  in_of(p, member, number));
 }
 
 void weir_post_open(weir_post *p, uint64_t step)
@@ -101,7 +116,10 @@ bool weir_post_is_open(const weir_post *p) { return p->open; }
 
 /* ---- out ---- */
 
-void *weir_post_place(weir_post *p, uint64_t step, int lane) { return p->mine ? p->mine + place_of(p, step) * p->room + p->at[lane] : NULL; }
+void *weir_post_place(weir_post *p, uint64_t step, int lane)
+{
+    return p->mine ? p->mine + place_of(p, step) * p->room + p->at[lane] : NULL;
+}
 
 void weir_post_send(weir_post *p, uint64_t step, int lane, size_t len)
 {
@@ -110,16 +128,22 @@ void weir_post_send(weir_post *p, uint64_t step, int lane, size_t len)
     *length_of(p, step, lane) = len;
     for (int k = 1; k < g->size; k++) {
         int to = (g->me + k) % g->size; /* each begins with another */
-        weir_net_send(g->net, g->member[to], tag_of(step, lane), weir_post_place(p, step, lane), len, &outs(p, step, lane)[to]);
+        weir_net_send(g->net, g->member[to], tag_of(step, lane), weir_post_place(p, step, lane),
+                      len, &outs(p, step, lane)[to]);
     }
 }
 
 weir_letter weir_post_own(const weir_post *p, uint64_t step, int lane)
 {
-    return (weir_letter){p->group->me, lane, step, weir_post_place((weir_post *)(uintptr_t)p, step, lane), *length_of(p, step, lane)};
+    return (weir_letter){p->group->me, lane, step,
+                         weir_post_place((weir_post *)(uintptr_t)p, step, lane),
+                         *length_of(p, step, lane)};
 }
 
-weir_err weir_post_free(weir_post *p, uint64_t step) { return weir_net_wait_all(p->group->net, outs(p, step, 0), p->lanes * p->group->size, 0); }
+weir_err weir_post_free(weir_post *p, uint64_t step)
+{
+    return weir_net_wait_all(p->group->net, outs(p, step, 0), p->lanes * p->group->size, 0);
+}
 
 /* ---- in ---- */
 

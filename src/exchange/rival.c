@@ -1,4 +1,5 @@
-/* rival.c - the codecs that a lane may go by: one, or under `auto` several, of which one is spread out in the lane. */
+/* rival.c - the codecs that a lane may go by: one, or under `auto` several, of which one is spread
+ * out in the lane. */
 #include "codec/auto.h"
 #include "core/vec.h"
 #include "exchange/lane.h"

@@ -1,4 +1,5 @@
-/* stripes.c - a bucket cut in stripes of whole rows, one a member, who sums and encodes it for all. */
+/* stripes.c - a bucket cut in stripes of whole rows, one a member, who sums and encodes it for
+ * all. */
 #include "exchange/lane.h"
 
 /* Of a view, the first row that begins at or after `place`. */
@@ -25,14 +26,16 @@ static weir_err cut_stripe(const weir_bucket *b, int p, int i, weir_arena *arena
             continue;
         if (!s->bucket.views)
             s->at = w->at + from * w->cols;
-        view[s->bucket.views++] = (weir_view){w->tensor, s->bucket.n, to - from, w->cols, w->first + from * w->cols};
+        view[s->bucket.views++] =
+            (weir_view){w->tensor, s->bucket.n, to - from, w->cols, w->first + from * w->cols};
         s->bucket.n += (to - from) * w->cols;
     }
     s->bucket.at = b->at + s->at;
     return WEIR_OK;
 }
 
-static weir_err make_coder(const weir_lane *l, const weir_bucket *b, weir_arena *arena, void **coder)
+static weir_err make_coder(const weir_lane *l, const weir_bucket *b, weir_arena *arena,
+                           void **coder)
 {
     WEIR_TRY(weir_plug_make(&l->codec->plug, "codec", l->spec, arena, coder));
     return l->codec->init(*coder, b, arena);

@@ -1,9 +1,10 @@
-/* ways.c - the three ways in which encoded buckets become a sum, and the two in which plain ones do.
+/* ways.c - the three ways in which encoded buckets become a sum, and the two in which plain ones
+ * do.
  *
  *   add     messages are summed as they are, by the collective, once a round
- *   gather  everybody gets everybody's message (their lengths first) and adds them up, in the order of the members
- *   stripe  member i gets everybody's message of stripe i, adds them up, encodes the sum (and holds back what that loses), and everybody
- *           gets it
+ *   gather  everybody gets everybody's message (their lengths first) and adds them up, in the order
+ * of the members stripe  member i gets everybody's message of stripe i, adds them up, encodes the
+ * sum (and holds back what that loses), and everybody gets it
  *
  * Every rank decodes the same messages in the same order: sums have the same bits everywhere. */
 #include "core/vec.h"
@@ -25,7 +26,8 @@ struct weir_ways {
 static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
 
 /* What the lane needs of `mine` and of `all`. */
-static weir_err measure(weir_lane *l, const weir_group *g, weir_arena *arena, size_t *mine, size_t *all)
+static weir_err measure(weir_lane *l, const weir_group *g, weir_arena *arena, size_t *mine,
+                        size_t *all)
 {
     size_t bound = l->codec->raw ? 0 : l->codec->bound(l->coder), sum = 0;
 
@@ -44,7 +46,8 @@ static weir_err measure(weir_lane *l, const weir_group *g, weir_arena *arena, si
     return WEIR_OK;
 }
 
-static weir_err measure_rivals(weir_lane *l, const weir_group *g, weir_arena *arena, size_t *mine, size_t *all)
+static weir_err measure_rivals(weir_lane *l, const weir_group *g, weir_arena *arena, size_t *mine,
+                               size_t *all)
 {
     weir_err err = WEIR_OK;
     int now = l->now;
@@ -57,7 +60,8 @@ static weir_err measure_rivals(weir_lane *l, const weir_group *g, weir_arena *ar
     return err;
 }
 
-weir_err weir_ways_make(weir_lane *lane, int lanes, const weir_group *g, uint64_t seed, weir_arena *arena, weir_ways **out)
+weir_err weir_ways_make(weir_lane *lane, int lanes, const weir_group *g, uint64_t seed,
+                        weir_arena *arena, weir_ways **out)
 {
     weir_ways *w = WEIR_NEW(arena, weir_ways, 1);
     size_t mine = 0, all = 0, p = (size_t)g->size;
@@ -101,7 +105,8 @@ static weir_feed narrow(const weir_feed *whole, size_t at, size_t n, int number)
 
 static void clear(weir_lane *l) { memset(l->bucket->grad, 0, l->bucket->n * sizeof(float)); }
 
-static weir_err encode(weir_lane *l, void *coder, weir_turn turn, weir_feed *f, void *msg, size_t *len, weir_group *g, const weir_bucket *b)
+static weir_err encode(weir_lane *l, void *coder, weir_turn turn, weir_feed *f, void *msg,
+                       size_t *len, weir_group *g, const weir_bucket *b)
 {
     double begun = weir_net_now(g->net);
     weir_err err = l->codec->encode(coder, turn, f, msg, len);
@@ -110,7 +115,8 @@ static weir_err encode(weir_lane *l, void *coder, weir_turn turn, weir_feed *f, 
     return err ? err : weir_lane_check(f, b, turn);
 }
 
-static weir_err decode(weir_lane *l, void *coder, weir_turn turn, const void *msg, size_t len, float *acc, weir_group *g, int from)
+static weir_err decode(weir_lane *l, void *coder, weir_turn turn, const void *msg, size_t len,
+                       float *acc, weir_group *g, int from)
 {
     double begun = weir_net_now(g->net);
     weir_err err = l->codec->decode(coder, turn, msg, len, acc);
@@ -121,7 +127,8 @@ static weir_err decode(weir_lane *l, void *coder, weir_turn turn, const void *ms
 
 /* ---- the ways ---- */
 
-static weir_err add(weir_lane *l, weir_ways *w, weir_coll_use *coll, weir_group *g, weir_turn turn, weir_feed *f)
+static weir_err add(weir_lane *l, weir_ways *w, weir_coll_use *coll, weir_group *g, weir_turn turn,
+                    weir_feed *f)
 {
     size_t len;
 
@@ -150,14 +157,16 @@ static weir_err tell_lengths(weir_ways *w, weir_coll_use *coll, weir_group *g, s
     for (int i = 0; i < g->size; i++)
         w->off[i] = (size_t)i * sizeof *w->told, w->len[i] = sizeof *w->told;
     w->told[g->me] = mine;
-    WEIR_TRY(weir_allgather(coll, g, weir_net_dry(g->net) ? NULL : (void *)w->told, w->off, w->len));
+    WEIR_TRY(
+        weir_allgather(coll, g, weir_net_dry(g->net) ? NULL : (void *)w->told, w->off, w->len));
     for (int i = 0; i < g->size; i++)
         w->len[i] = weir_net_dry(g->net) ? mine : w->told[i];
     lay_out(w, g->size);
     return WEIR_OK;
 }
 
-static weir_err gather(weir_lane *l, weir_ways *w, weir_coll_use *coll, weir_group *g, weir_turn turn, weir_feed *f)
+static weir_err gather(weir_lane *l, weir_ways *w, weir_coll_use *coll, weir_group *g,
+                       weir_turn turn, weir_feed *f)
 {
     size_t len, bound = l->codec->bound(l->coder);
 
@@ -167,7 +176,10 @@ static weir_err gather(weir_lane *l, weir_ways *w, weir_coll_use *coll, weir_gro
     WEIR_TRY(tell_lengths(w, coll, g, len));
     for (int i = 0; i < g->size; i++)
         if (w->len[i] > bound)
-            return weir_fail(WEIR_INVALID, "rank %d announces a message of %zu bytes, where %zu are the most there can be", g->member[i], w->len[i], bound);
+            return weir_fail(
+                WEIR_INVALID,
+                "rank %d announces a message of %zu bytes, where %zu are the most there can be",
+                g->member[i], w->len[i], bound);
     memcpy(w->all + w->off[g->me], w->mine, len);
     WEIR_TRY(weir_allgather(coll, g, w->all, w->off, w->len));
     clear(l);
@@ -187,18 +199,24 @@ static weir_err deal(weir_lane *l, weir_ways *w, weir_group *g)
 
     for (int k = 1; k < p; k++) {
         int from = (g->me - k + p) % p;
-        weir_net_recv(g->net, g->member[from], tag, WEIR_EXACT, dry ? NULL : w->all + (size_t)from * slot, dry ? 0 : slot, &w->op[ops++]);
+        weir_net_recv(g->net, g->member[from], tag, WEIR_EXACT,
+                      dry ? NULL : w->all + (size_t)from * slot, dry ? 0 : slot, &w->op[ops++]);
     }
     for (int k = 1; k < p; k++) {
         int to = (g->me + k) % p;
-        weir_net_send(g->net, g->member[to], tag, dry ? NULL : w->mine + w->off[to], w->len[to], &w->op[ops++]);
+        weir_net_send(g->net, g->member[to], tag, dry ? NULL : w->mine + w->off[to], w->len[to],
+                      &w->op[ops++]);
     }
     if (!dry)
         memcpy(w->all + (size_t)g->me * slot, w->mine + w->off[g->me], slot);
     err = weir_net_wait_all(g->net, w->op, ops, 0);
-    for (int i = 0; i < p - 1 && !err && !dry; i++) /* one that is too short would leave what came in the last step */
+    /* one that is too short would leave what came in the last step */
+    for (int i = 0; i < p - 1 && !err && !dry; i++)
         if (w->op[i].len != slot)
-            err = weir_fail(WEIR_INVALID, "rank %d sent %zu bytes of a stripe of bucket %d, where %zu were expected", w->op[i].peer, w->op[i].len, l->bucket->id, slot);
+            err = weir_fail(
+                WEIR_INVALID,
+                "rank %d sent %zu bytes of a stripe of bucket %d, where %zu were expected",
+                w->op[i].peer, w->op[i].len, l->bucket->id, slot);
     for (int i = 0; i < ops; i++) {
         weir_op *op = &w->op[i];
         weir_net_cancel(g->net, &op, 1);
@@ -206,7 +224,8 @@ static weir_err deal(weir_lane *l, weir_ways *w, weir_group *g)
     return err;
 }
 
-static weir_err own_stripe(weir_lane *l, weir_ways *w, weir_group *g, weir_turn turn, const weir_feed *whole)
+static weir_err own_stripe(weir_lane *l, weir_ways *w, weir_group *g, weir_turn turn,
+                           const weir_feed *whole)
 {
     const weir_stripe *s = &l->stripe[g->me];
     float *sum = l->bucket->grad + s->at;
@@ -225,7 +244,8 @@ static weir_err own_stripe(weir_lane *l, weir_ways *w, weir_group *g, weir_turn 
     return encode(l, l->owner_coder, turn, &f, w->mine + w->off[g->me], &len, g, &s->bucket);
 }
 
-static weir_err stripe(weir_lane *l, weir_ways *w, weir_coll_use *coll, weir_group *g, weir_turn turn, weir_feed *f)
+static weir_err stripe(weir_lane *l, weir_ways *w, weir_coll_use *coll, weir_group *g,
+                       weir_turn turn, weir_feed *f)
 {
     weir_stripe *s = l->stripe;
     bool dry = weir_net_dry(g->net);
@@ -246,11 +266,13 @@ static weir_err stripe(weir_lane *l, weir_ways *w, weir_coll_use *coll, weir_gro
         return WEIR_OK;
     clear(l);
     for (int i = 0; i < g->size; i++)
-        WEIR_TRY(decode(l, s[i].coder, turn, w->mine + w->off[i], s[i].bytes, l->bucket->grad + s[i].at, g, i));
+        WEIR_TRY(decode(l, s[i].coder, turn, w->mine + w->off[i], s[i].bytes,
+                        l->bucket->grad + s[i].at, g, i));
     return WEIR_OK;
 }
 
-/* What is held back here goes with a dense step: nothing would send it before the next one that is not. */
+/* What is held back here goes with a dense step: nothing would send it before the next one that is
+ * not. */
 static void let_go(weir_lane *l)
 {
     const weir_stripe *s;
@@ -270,7 +292,8 @@ static void let_go(weir_lane *l)
 }
 
 /* Floats as they are. Where momentum is the lane's, it is so from the first step on. */
-static weir_err plain(weir_lane *l, weir_ways *w, weir_coll_use *coll, weir_group *g, weir_turn turn, float scale)
+static weir_err plain(weir_lane *l, weir_ways *w, weir_coll_use *coll, weir_group *g,
+                      weir_turn turn, float scale)
 {
     size_t n = l->bucket->n + l->notes;
 
@@ -291,27 +314,34 @@ static weir_err plain(weir_lane *l, weir_ways *w, weir_coll_use *coll, weir_grou
     let_go(l);
     if (l->waits)
         return WEIR_OK;
-    return weir_allreduce(coll, g, l->before ? l->bucket->grad - l->before : l->bucket->grad, n + l->before, &weir_sum_f32);
+    return weir_allreduce(coll, g, l->before ? l->bucket->grad - l->before : l->bucket->grad,
+                          n + l->before, &weir_sum_f32);
 }
 
 /* Sizes alone. */
-static weir_err rehearse(weir_lane *l, weir_ways *w, weir_coll_use *coll, weir_group *g, weir_turn turn)
+static weir_err rehearse(weir_lane *l, weir_ways *w, weir_coll_use *coll, weir_group *g,
+                         weir_turn turn)
 {
     if (l->codec->combine == WEIR_COMBINE_STRIPE)
         return stripe(l, w, coll, g, turn, NULL);
-    for (turn.round = 0; turn.round < l->codec->rounds && l->codec->combine == WEIR_COMBINE_ADD; turn.round++)
-        WEIR_TRY(weir_allreduce(coll, g, NULL, weir_codec_usual(l->codec, l->coder, turn) / l->codec->sum->unit, l->codec->sum));
+    for (turn.round = 0; turn.round < l->codec->rounds && l->codec->combine == WEIR_COMBINE_ADD;
+         turn.round++)
+        WEIR_TRY(weir_allreduce(coll, g, NULL,
+                                weir_codec_usual(l->codec, l->coder, turn) / l->codec->sum->unit,
+                                l->codec->sum));
     if (l->codec->combine == WEIR_COMBINE_ADD)
         return WEIR_OK;
     WEIR_TRY(tell_lengths(w, coll, g, weir_codec_usual(l->codec, l->coder, turn)));
     return weir_allgather(coll, g, NULL, w->off, w->len);
 }
 
-static weir_err sum(weir_lane *l, weir_ways *w, weir_coll_use *coll, weir_group *g, weir_turn turn, float scale)
+static weir_err sum(weir_lane *l, weir_ways *w, weir_coll_use *coll, weir_group *g, weir_turn turn,
+                    float scale)
 {
     weir_feed f;
 
-    if (!l->feedback || turn.epochs < l->feedback->warmup || g->size == 1) /* alone there is nobody to send less to */
+    /* alone there is nobody to send less to */
+    if (!l->feedback || turn.epochs < l->feedback->warmup || g->size == 1)
         return plain(l, w, coll, g, turn, scale);
     if (weir_net_dry(g->net))
         return rehearse(l, w, coll, g, turn);
@@ -319,11 +349,14 @@ static weir_err sum(weir_lane *l, weir_ways *w, weir_coll_use *coll, weir_group 
     l->leaves = true;
     l->held.fresh = l->held.now != NULL;
     l->speed.fresh = l->speed.now != NULL;
-    return l->codec->combine == WEIR_COMBINE_ADD ? add(l, w, coll, g, turn, &f) : l->codec->combine == WEIR_COMBINE_GATHER ? gather(l, w, coll, g, turn, &f)
-                                                                                                                      : stripe(l, w, coll, g, turn, &f);
+    return l->codec->combine == WEIR_COMBINE_ADD      ? add(l, w, coll, g, turn, &f)
+           : l->codec->combine == WEIR_COMBINE_GATHER ? gather(l, w, coll, g, turn, &f)
+                                                      : stripe(l, w, coll, g, turn, &f);
 }
 
-static weir_err timed(weir_err (*way)(weir_lane *, weir_ways *, weir_coll_use *, weir_group *, weir_turn, float), weir_lane *l, weir_ways *w, weir_coll_use *coll, weir_group *g,
+static weir_err timed(weir_err (*way)(weir_lane *, weir_ways *, weir_coll_use *, weir_group *,
+                                      weir_turn, float),
+                      weir_lane *l, weir_ways *w, weir_coll_use *coll, weir_group *g,
                       weir_turn turn, float scale)
 {
     double begun = weir_net_now(g->net), coded = l->codec_s;
@@ -337,12 +370,14 @@ static weir_err timed(weir_err (*way)(weir_lane *, weir_ways *, weir_coll_use *,
     return err;
 }
 
-weir_err weir_lane_sum(weir_lane *l, weir_ways *w, weir_coll_use *coll, weir_group *g, weir_turn turn, float scale)
+weir_err weir_lane_sum(weir_lane *l, weir_ways *w, weir_coll_use *coll, weir_group *g,
+                       weir_turn turn, float scale)
 {
     return timed(sum, l, w, coll, g, turn, scale);
 }
 
-weir_err weir_lane_dense(weir_lane *l, weir_ways *w, weir_coll_use *coll, weir_group *g, weir_turn turn, float scale)
+weir_err weir_lane_dense(weir_lane *l, weir_ways *w, weir_coll_use *coll, weir_group *g,
+                         weir_turn turn, float scale)
 {
     return timed(plain, l, w, coll, g, turn, scale);
 }

@@ -25,8 +25,9 @@ static bool is_loopback(const struct sockaddr *a)
 
 static void set_host(weir_address *out, const struct sockaddr *a)
 {
-    const void *bytes = a->sa_family == AF_INET ? (const void *)&((const struct sockaddr_in *)a)->sin_addr
-                                                : (const void *)&((const struct sockaddr_in6 *)a)->sin6_addr;
+    const void *bytes = a->sa_family == AF_INET
+                            ? (const void *)&((const struct sockaddr_in *)a)->sin_addr
+                            : (const void *)&((const struct sockaddr_in6 *)a)->sin6_addr;
 
     out->six = a->sa_family == AF_INET6;
     out->loopback = is_loopback(a);
@@ -34,7 +35,10 @@ static void set_host(weir_address *out, const struct sockaddr *a)
 }
 
 /* "Any address": one can listen there, and nobody can go there. */
-static bool is_unspecified(const char *host) { return !strcmp(host, "0.0.0.0") || !strcmp(host, "::"); }
+static bool is_unspecified(const char *host)
+{
+    return !strcmp(host, "0.0.0.0") || !strcmp(host, "::");
+}
 
 /* Cuts HOST:PORT in two; brackets go. */
 static bool cut(const char *text, char *host, size_t room, int *port)
@@ -67,10 +71,12 @@ weir_err weir_address_find(const char *text, weir_address *out)
         return weir_fail(WEIR_USAGE, "%.100s: HOST:PORT was expected", text);
     code = getaddrinfo(host, NULL, &want, &all);
     if (code)
-        return weir_fail(WEIR_USAGE, "the rendezvous %s: there is no host %s: %s", text, host, gai_strerror(code));
+        return weir_fail(WEIR_USAGE, "the rendezvous %s: there is no host %s: %s", text, host,
+                         gai_strerror(code));
     for (best = all; best && best->ai_family != AF_INET;)
         best = best->ai_next;
-    for (best = best ? best : all; best && best->ai_family != AF_INET && best->ai_family != AF_INET6;)
+    for (best = best ? best : all;
+         best && best->ai_family != AF_INET && best->ai_family != AF_INET6;)
         best = best->ai_next;
     if (best)
         set_host(&found, best->ai_addr);
@@ -78,7 +84,9 @@ weir_err weir_address_find(const char *text, weir_address *out)
     if (!found.host[0])
         return weir_fail(WEIR_USAGE, "the rendezvous %s: %s has no address", text, host);
     if (is_unspecified(found.host))
-        return weir_fail(WEIR_USAGE, "the rendezvous %s is no address that others can go to: name rank 0's own", text);
+        return weir_fail(WEIR_USAGE,
+                         "the rendezvous %s is no address that others can go to: name rank 0's own",
+                         text);
     *out = found;
     return WEIR_OK;
 }
@@ -106,12 +114,15 @@ weir_err weir_address_here(const weir_address *there, weir_address *here)
     socklen_t n = fill(there, &to), m = sizeof from;
     int fd = socket(to.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0), why = 0;
 
-    if (fd < 0 || connect(fd, (struct sockaddr *)&to, n) || getsockname(fd, (struct sockaddr *)&from, &m))
+    if (fd < 0 || connect(fd, (struct sockaddr *)&to, n) ||
+        getsockname(fd, (struct sockaddr *)&from, &m))
         why = errno;
     if (fd >= 0)
         close(fd);
     if (why)
-        return weir_fail(WEIR_FAILED, "there is no way from this machine to the rendezvous at %s: %s", there->host, strerror(why));
+        return weir_fail(WEIR_FAILED,
+                         "there is no way from this machine to the rendezvous at %s: %s",
+                         there->host, strerror(why));
     *here = (weir_address){.port = 0};
     set_host(here, (struct sockaddr *)&from);
     return WEIR_OK;
@@ -149,7 +160,8 @@ bool weir_address_good(const char *text, bool *loopback)
 
     if (strncmp(text, "tcp://", 6) || strspn(at, "0123456789abcdefABCDEF.:[]") != strlen(at))
         return false;
-    if (strlen(at) >= sizeof host || !cut(at, host, sizeof host, &port) || inet_pton(six ? AF_INET6 : AF_INET, host, &bytes) != 1)
+    if (strlen(at) >= sizeof host || !cut(at, host, sizeof host, &port) ||
+        inet_pton(six ? AF_INET6 : AF_INET, host, &bytes) != 1)
         return false;
     *loopback = six ? IN6_IS_ADDR_LOOPBACK(&bytes) : !strncmp(host, "127.", 4);
     return !is_unspecified(host);
@@ -157,7 +169,8 @@ bool weir_address_good(const char *text, bool *loopback)
 
 /* ---- machines ---- */
 
-/* Of what the file holds; where there is none, by chance: a machine that cannot be told from another is taken for no other. */
+/* Of what the file holds; where there is none, by chance: a machine that cannot be told from
+ * another is taken for no other. */
 static uint64_t hash_file(const char *path, uint64_t seed)
 {
     char text[128];

@@ -11,7 +11,8 @@ typedef struct weir_address {
     bool six, loopback;
 } weir_address;
 
-/* What HOST:PORT (an address of version 6 in brackets) means here. A name with several addresses: the first of version 4. */
+/* What HOST:PORT (an address of version 6 in brackets) means here. A name with several addresses:
+ * the first of version 4. */
 weir_err weir_address_find(const char *text, weir_address *);
 /* This machine's address on the interface that routes to `there`; port 0. */
 weir_err weir_address_here(const weir_address *there, weir_address *here);
@@ -23,6 +24,7 @@ bool weir_address_good(const char *text, bool *loopback);
 /* Makes a connection and holds it for so many milliseconds, without a word. */
 void weir_address_knock(const weir_address *there, int ms);
 
-/* Equal on two ranks if they can share memory and a private directory: one boot, one network namespace, one user, one /tmp. */
+/* Equal on two ranks if they can share memory and a private directory: one boot, one network
+ * namespace, one user, one /tmp. */
 uint64_t weir_machine_id(void);
 #endif

@@ -1,15 +1,21 @@
-/* frame.c - heads and the bodies of words: made here, and believed only after they were checked here. */
+/* frame.c - heads and the bodies of words: made here, and believed only after they were checked
+ * here. */
 #include "net/frame.h"
 #include "core/hash.h"
 #include <math.h>
 #include <string.h>
 
-_Static_assert(sizeof(weir_frame) == 48 && sizeof(weir_hello) == 72 && sizeof(weir_cause) == 304, "no holes on the wire");
-_Static_assert(sizeof(weir_seat) == 160 && sizeof(weir_join) == 280 && sizeof(weir_table) == 32 && sizeof(weir_refusal) == 424,
+_Static_assert(sizeof(weir_frame) == 48 && sizeof(weir_hello) == 72 && sizeof(weir_cause) == 304,
+               "no holes on the wire");
+_Static_assert(sizeof(weir_seat) == 160 && sizeof(weir_join) == 280 && sizeof(weir_table) == 32 &&
+                   sizeof(weir_refusal) == 424,
                "no holes at the rendezvous");
 enum { MEET_MAGIC = 0x4d494557, MEET_VERSION = 1 }; /* "WEIM" */
 
-static uint32_t sum_of(const weir_frame *f) { return (uint32_t)weir_hash(f, offsetof(weir_frame, sum), WEIR_FRAME_MAGIC); }
+static uint32_t sum_of(const weir_frame *f)
+{
+    return (uint32_t)weir_hash(f, offsetof(weir_frame, sum), WEIR_FRAME_MAGIC);
+}
 
 void weir_frame_seal(weir_frame *f)
 {
@@ -20,7 +26,11 @@ void weir_frame_seal(weir_frame *f)
 
 void weir_frame_make(weir_frame *f, weir_word kind, const weir_net *n, uint64_t tag, size_t len)
 {
-    *f = (weir_frame){.kind = (uint16_t)kind, .generation = n->generation, .from = (uint32_t)n->rank, .tag = tag, .len = len};
+    *f = (weir_frame){.kind = (uint16_t)kind,
+                      .generation = n->generation,
+                      .from = (uint32_t)n->rank,
+                      .tag = tag,
+                      .len = len};
     f->doing = atomic_load_explicit(&n->doing, memory_order_relaxed);
     weir_frame_seal(f);
 }
@@ -34,13 +44,15 @@ bool weir_frame_read(const void *bytes, size_t n, int size, weir_frame *out)
     memcpy(&f, bytes, sizeof f);
     if (f.magic != WEIR_FRAME_MAGIC || f.version != WEIR_FRAME_VERSION || f.sum != sum_of(&f))
         return false;
-    if (f.kind < WEIR_WORD_DATA || f.kind >= WEIR_WORDS || f.from >= (uint32_t)size || f.generation < 0)
+    if (f.kind < WEIR_WORD_DATA || f.kind >= WEIR_WORDS || f.from >= (uint32_t)size ||
+        f.generation < 0)
         return false;
     *out = f;
     return true;
 }
 
-/* Foreign text goes to terminals and logs: it ends inside its field and holds nothing but printable bytes. */
+/* Foreign text goes to terminals and logs: it ends inside its field and holds nothing but printable
+ * bytes. */
 static void tame(char *text, size_t room)
 {
     text[room - 1] = 0;
@@ -65,7 +77,8 @@ bool weir_cause_read(const void *bytes, size_t n, int size, weir_fault *out)
     if (n != sizeof c)
         return false;
     memcpy(&c, bytes, n);
-    if (c.rank < 0 || c.rank >= size || c.phase < 0 || c.phase >= WEIR_PHASES || c.pid < 0 || !isfinite(c.silent))
+    if (c.rank < 0 || c.rank >= size || c.phase < 0 || c.phase >= WEIR_PHASES || c.pid < 0 ||
+        !isfinite(c.silent))
         return false;
     if ((c.code != WEIR_LOST && c.code != WEIR_SILENT) || c.cause < 0 || c.cause > 255)
         return false;
@@ -110,7 +123,10 @@ void weir_meet_seal(void *message, weir_meet kind, size_t len)
 {
     weir_meet_head *h = message;
 
-    *h = (weir_meet_head){.magic = MEET_MAGIC, .version = MEET_VERSION, .kind = (uint16_t)kind, .len = (uint32_t)len};
+    *h = (weir_meet_head){.magic = MEET_MAGIC,
+                          .version = MEET_VERSION,
+                          .kind = (uint16_t)kind,
+                          .len = (uint32_t)len};
     h->sum = meet_sum(h, h + 1, len - sizeof *h);
 }
 
@@ -121,9 +137,11 @@ weir_meet weir_meet_kind(const void *bytes, size_t n)
     if (n < sizeof h)
         return (weir_meet)0;
     memcpy(&h, bytes, sizeof h);
-    if (h.magic != MEET_MAGIC || h.version != MEET_VERSION || h.len != n || h.kind < WEIR_MEET_JOIN || h.kind >= WEIR_MEETS)
+    if (h.magic != MEET_MAGIC || h.version != MEET_VERSION || h.len != n ||
+        h.kind < WEIR_MEET_JOIN || h.kind >= WEIR_MEETS)
         return (weir_meet)0;
-    return h.sum == meet_sum(&h, (const char *)bytes + sizeof h, n - sizeof h) ? (weir_meet)h.kind : (weir_meet)0;
+    return h.sum == meet_sum(&h, (const char *)bytes + sizeof h, n - sizeof h) ? (weir_meet)h.kind
+                                                                               : (weir_meet)0;
 }
 
 static bool seat_good(weir_seat *s)
@@ -142,7 +160,8 @@ bool weir_join_read(const void *bytes, size_t n, weir_join *out)
     memcpy(out, bytes, n);
     tame(out->program, sizeof out->program);
     tame(out->job, sizeof out->job);
-    return out->rank >= 0 && out->size >= 1 && (uint32_t)out->rank < out->size && seat_good(&out->seat);
+    return out->rank >= 0 && out->size >= 1 && (uint32_t)out->rank < out->size &&
+           seat_good(&out->seat);
 }
 
 bool weir_table_read(const void *bytes, size_t n, int size, uint64_t *run, weir_seat *seat)

@@ -1,7 +1,9 @@
-/* frame.h - what crosses the wire. Little-endian, as the machines we run on; another order fails the magic.
+/* frame.h - what crosses the wire. Little-endian, as the machines we run on; another order fails
+ * the magic.
  *
- * Every message is a head of 48 bytes, and a body of `len` bytes unless that is 0. A head with another magic, version or checksum, an
- * unknown kind, a sender outside the run or a body of another length is not ours: it is dropped, never parsed. */
+ * Every message is a head of 48 bytes, and a body of `len` bytes unless that is 0. A head with
+ * another magic, version or checksum, an unknown kind, a sender outside the run or a body of
+ * another length is not ours: it is dropped, never parsed. */
 #ifndef WEIR_NET_FRAME_H
 #define WEIR_NET_FRAME_H
 #include "net/address.h"
@@ -15,7 +17,7 @@ typedef struct weir_frame {
     int32_t generation;
     uint32_t from;
     uint64_t tag, len;
-    uint64_t doing; /* the sender's step << 8 | phase */
+    uint64_t doing;     /* the sender's step << 8 | phase */
     uint32_t zero, sum; /* sum: low half of the hash of the 44 bytes before it */
 } weir_frame;
 
@@ -36,13 +38,14 @@ void weir_frame_make(weir_frame *, weir_word, const weir_net *from, uint64_t tag
 void weir_frame_seal(weir_frame *); /* the fields are set: magic, version and checksum follow */
 /* `n` bytes that claim to be a head, of a run of `size` ranks: false if they are not. */
 bool weir_frame_read(const void *bytes, size_t n, int size, weir_frame *);
-/* Bodies that claim to be a greeting or a fault: false if they are not. Texts end, numbers are in range. */
+/* Bodies that claim to be a greeting or a fault: false if they are not. Texts end, numbers are in
+ * range. */
 bool weir_hello_read(const void *bytes, size_t n, weir_hello *);
 bool weir_cause_read(const void *bytes, size_t n, int size, weir_fault *);
 void weir_cause_make(const weir_fault *, weir_cause *);
 
-/* ---- the rendezvous: messages of one part between rank 0 and those that come. Their layout never changes, so that programs of unlike
- * versions can tell each other so. ---- */
+/* ---- the rendezvous: messages of one part between rank 0 and those that come. Their layout never
+ * changes, so that programs of unlike versions can tell each other so. ---- */
 
 typedef enum {
     WEIR_MEET_JOIN = 1, /* to rank 0: here I am */
@@ -55,7 +58,8 @@ typedef enum {
 typedef struct weir_meet_head {
     uint32_t magic;
     uint16_t version, kind; /* weir_meet */
-    uint32_t len, sum;      /* of the whole message; sum: low half of its hash with 0 in this place */
+    /* of the whole message; sum: low half of its hash with 0 in this place */
+    uint32_t len, sum;
 } weir_meet_head;
 
 typedef struct weir_seat { /* a rank, as the table shows it */
@@ -89,7 +93,8 @@ typedef struct weir_refusal {
 void weir_meet_seal(void *message, weir_meet, size_t len);
 /* Which of them `n` bytes are; 0: none. */
 weir_meet weir_meet_kind(const void *bytes, size_t n);
-/* False if the bytes are not such a message. Texts end, numbers are in range, addresses are such; `seat` has room for `size`. */
+/* False if the bytes are not such a message. Texts end, numbers are in range, addresses are such;
+ * `seat` has room for `size`. */
 bool weir_join_read(const void *bytes, size_t n, weir_join *);
 bool weir_table_read(const void *bytes, size_t n, int size, uint64_t *run, weir_seat *seat);
 bool weir_refusal_read(const void *bytes, size_t n, weir_refusal *);

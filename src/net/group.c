@@ -2,7 +2,8 @@
 #include "net/net.h"
 #include <string.h>
 
-weir_err weir_group_make(weir_net *n, unsigned id, const int *members, int count, weir_arena *arena, weir_group *out)
+weir_err weir_group_make(weir_net *n, unsigned id, const int *members, int count, weir_arena *arena,
+                         weir_group *out)
 {
     int *member = WEIR_NEW(arena, int, count > 0 ? count : 1), me = -1;
 
@@ -10,7 +11,8 @@ weir_err weir_group_make(weir_net *n, unsigned id, const int *members, int count
         return weir_fail_nomem((size_t)count * sizeof *member);
     for (int i = 0; i < count; i++) {
         if (members[i] < 0 || members[i] >= weir_net_size(n))
-            return weir_fail(WEIR_USAGE, "group %u: there is no rank %d in a run of %d", id, members[i], weir_net_size(n));
+            return weir_fail(WEIR_USAGE, "group %u: there is no rank %d in a run of %d", id,
+                             members[i], weir_net_size(n));
         for (int k = 0; k < i; k++)
             if (members[k] == members[i])
                 return weir_fail(WEIR_USAGE, "group %u: rank %d is in it twice", id, members[i]);
@@ -19,7 +21,8 @@ weir_err weir_group_make(weir_net *n, unsigned id, const int *members, int count
         member[i] = members[i];
     }
     if (me < 0)
-        return weir_fail(WEIR_USAGE, "group %u: this rank, %d, is not a member", id, weir_net_rank(n));
+        return weir_fail(WEIR_USAGE, "group %u: this rank, %d, is not a member", id,
+                         weir_net_rank(n));
     *out = (weir_group){.net = n, .member = member, .size = count, .me = me, .id = id};
     return WEIR_OK;
 }
@@ -32,6 +35,7 @@ weir_err weir_group_all(weir_net *n, weir_arena *arena, weir_group *out)
         return weir_fail_nomem((size_t)weir_net_size(n) * sizeof *member);
     for (int i = 0; i < weir_net_size(n); i++)
         member[i] = i;
-    *out = (weir_group){.net = n, .member = member, .size = weir_net_size(n), .me = weir_net_rank(n)};
+    *out =
+        (weir_group){.net = n, .member = member, .size = weir_net_size(n), .me = weir_net_rank(n)};
     return WEIR_OK;
 }

@@ -80,7 +80,8 @@ static weir_err watch_signals(launch *l)
 {
     sigset_t set;
 
-    signal(SIGCHLD, SIG_DFL); /* if our parent ignored it, so would we: nobody would tell us how ranks ended */
+    /* if our parent ignored it, so would we: nobody would tell us how ranks ended */
+    signal(SIGCHLD, SIG_DFL);
     sigemptyset(&set);
     for (int i = 0; i < FORWARDED; i++) {
         struct sigaction was;
@@ -101,7 +102,10 @@ static weir_err prepare(launch *l, int workers)
 {
     int ends[2];
 
-    *l = (launch){.size = workers, .signals = -1, .lifeline = -1, .env = {.size = workers, .board = -1, .lifeline = -1}};
+    *l = (launch){.size = workers,
+                  .signals = -1,
+                  .lifeline = -1,
+                  .env = {.size = workers, .board = -1, .lifeline = -1}};
     sigprocmask(SIG_SETMASK, NULL, &l->before);
     if (!(l->child = calloc((size_t)workers, sizeof *l->child)))
         return weir_fail_nomem((size_t)workers * sizeof *l->child);
@@ -148,7 +152,8 @@ static void reap(launch *l)
 
     for (int r = 0; r < l->size; r++) {
         weir_child *c = &l->child[r];
-        while (c->pid > 0 && !c->ended && (got = waitpid(c->pid, &status, WNOHANG | WUNTRACED | WCONTINUED)) == c->pid) {
+        while (c->pid > 0 && !c->ended &&
+               (got = waitpid(c->pid, &status, WNOHANG | WUNTRACED | WCONTINUED)) == c->pid) {
             if (WIFSTOPPED(status) || WIFCONTINUED(status))
                 c->stopped = WIFSTOPPED(status);
             else
@@ -230,15 +235,20 @@ static void watch(launch *l, struct pollfd *set)
 
 /* ---- the verdict ---- */
 
-static int code_of(const weir_child *c) { return WIFSIGNALED(c->status) ? WEIR_LOST : WEXITSTATUS(c->status); }
+static int code_of(const weir_child *c)
+{
+    return WIFSIGNALED(c->status) ? WEIR_LOST : WEXITSTATUS(c->status);
+}
 
 /* A rank that left with 10 or 11 only tells of another. */
 static bool is_cause(const weir_child *c)
 {
-    return WIFSIGNALED(c->status) || (WEXITSTATUS(c->status) != WEIR_LOST && WEXITSTATUS(c->status) != WEIR_SILENT);
+    return WIFSIGNALED(c->status) ||
+           (WEXITSTATUS(c->status) != WEIR_LOST && WEXITSTATUS(c->status) != WEIR_SILENT);
 }
 
-/* The first failure: the first of those that are causes, else the first of all; NULL: there was none. */
+/* The first failure: the first of those that are causes, else the first of all; NULL: there was
+ * none. */
 static weir_child *first_failure(launch *l)
 {
     weir_child *first = NULL;
@@ -247,7 +257,8 @@ static weir_child *first_failure(launch *l)
         weir_child *c = &l->child[r];
         if (!c->status || c->killed || on_request(l, c->status))
             continue;
-        if (!first || is_cause(c) > is_cause(first) || (is_cause(c) == is_cause(first) && c->ended < first->ended))
+        if (!first || is_cause(c) > is_cause(first) ||
+            (is_cause(c) == is_cause(first) && c->ended < first->ended))
             first = c;
     }
     return first;
@@ -269,18 +280,21 @@ static void print_failure(const launch *l, const weir_child *c)
     uint64_t doing = atomic_load(&l->board->slot[c->rank].doing);
     const char *phase = weir_phase_name((weir_phase)(doing & 0xff)), *why = c->err.error;
     char host[64] = "unknown", who[128];
-    int first = c->err.count > WEIR_LINES_LAST ? c->err.count - WEIR_LINES_LAST : 0, code = code_of(c);
+    int first = c->err.count > WEIR_LINES_LAST ? c->err.count - WEIR_LINES_LAST : 0,
+        code = code_of(c);
 
     if (gethostname(host, sizeof host - 1))
         strcpy(host, "unknown");
     snprintf(who, sizeof who, "rank %d (host %s, pid %d", c->rank, host, (int)c->pid);
     if (WIFSIGNALED(c->status))
-        fprintf(stderr, WEIR_LINES_ERROR "%s) was killed by signal %d in phase %s of step %llu (exit %d)\n", who,
-                WTERMSIG(c->status), phase, (unsigned long long)(doing >> 8), code);
+        fprintf(stderr,
+                WEIR_LINES_ERROR "%s) was killed by signal %d in phase %s of step %llu (exit %d)\n",
+                who, WTERMSIG(c->status), phase, (unsigned long long)(doing >> 8), code);
     else if (!is_cause(c) && !strncmp(why, "rank ", 5)) /* it names the one to blame */
         fprintf(stderr, WEIR_LINES_ERROR "%s (exit %d)\n", why, code);
     else
-        fprintf(stderr, WEIR_LINES_ERROR "%s, phase %s): %s (exit %d)\n", who, phase, why[0] ? why : "left without a word", code);
+        fprintf(stderr, WEIR_LINES_ERROR "%s, phase %s): %s (exit %d)\n", who, phase,
+                why[0] ? why : "left without a word", code);
     for (int i = first; i < c->err.count; i++)
         fprintf(stderr, "  %s\n", c->err.last[i % WEIR_LINES_LAST]);
     fflush(stderr);
@@ -306,7 +320,9 @@ static int ended_code(const launch *l)
         n++;
     for (int r = 0; n < 64 && r < l->size; r++)
         if (l->child[r].killed && l->child[r].status) {
-            fprintf(stderr, WEIR_LINES_ERROR "rank %d did not leave at signal %d and was ended (exit %d)\n", r, n, 128 + n);
+            fprintf(stderr,
+                    WEIR_LINES_ERROR "rank %d did not leave at signal %d and was ended (exit %d)\n",
+                    r, n, 128 + n);
             return 128 + n;
         }
     return 0;
@@ -326,7 +342,8 @@ static int verdict(launch *l)
     }
     for (int r = 0; r < l->size; r++) /* held back for nothing: it went well in the end */
         if (!l->child[r].status && l->child[r].err.error[0])
-            fprintf(stderr, "%s" WEIR_LINES_ERROR "%s\n", l->child[r].err.prefix, l->child[r].err.error);
+            fprintf(stderr, "%s" WEIR_LINES_ERROR "%s\n", l->child[r].err.prefix,
+                    l->child[r].err.error);
     return requested ? requested : ended_code(l);
 }
 
@@ -375,7 +392,8 @@ weir_err weir_launch(int workers, char **argv, int *code)
     weir_err err;
 
     if (workers < 1 || workers > RANKS_MAX)
-        return weir_fail(WEIR_USAGE, "%d workers: a number from 1 to %d was expected", workers, RANKS_MAX);
+        return weir_fail(WEIR_USAGE, "%d workers: a number from 1 to %d was expected", workers,
+                         RANKS_MAX);
     set = calloc((size_t)(1 + 2 * workers), sizeof *set);
     err = set ? prepare(&l, workers) : weir_fail_nomem((size_t)workers * sizeof *set);
     if (!set)

@@ -34,17 +34,21 @@ static void set_variables(int rank, const weir_run_env *env)
     setenv("WEIR_RUN", env->dir, 1);
     snprintf(text, sizeof text, "%d,%d", env->board, env->lifeline);
     setenv("WEIR_BOARD", text, 1);
-    setenv("OMP_WAIT_POLICY", "passive", 0); /* ranks share cores: a thread that spins takes another rank's turn */
+    /* ranks share cores: a thread that spins takes another rank's turn */
+    setenv("OMP_WAIT_POLICY", "passive", 0);
 }
 
-/* In the child, between fork and exec. Does not return. A group of its own, so that Ctrl-C reaches it once, from the launcher;
- * and if the launcher dies, a signal that wakes a stopped rank so that it sees the lifeline end. */
-static void become_rank(int rank, const weir_run_env *env, const sigset_t *mask, char **argv, pid_t launcher, int out, int err)
+/* In the child, between fork and exec. Does not return. A group of its own, so that Ctrl-C reaches
+ * it once, from the launcher; and if the launcher dies, a signal that wakes a stopped rank so that
+ * it sees the lifeline end. */
+static void become_rank(int rank, const weir_run_env *env, const sigset_t *mask, char **argv,
+                        pid_t launcher, int out, int err)
 {
     int null = open("/dev/null", O_RDONLY);
 
     setpgid(0, 0);
-    signal(SIGTTOU, SIG_IGN); /* a background group may still write to a terminal that has tostop set */
+    /* a background group may still write to a terminal that has tostop set */
+    signal(SIGTTOU, SIG_IGN);
     prctl(PR_SET_PDEATHSIG, SIGCONT);
     if (getppid() != launcher)
         _exit(WEIR_FAILED);
@@ -58,7 +62,8 @@ static void become_rank(int rank, const weir_run_env *env, const sigset_t *mask,
     set_variables(rank, env);
     sigprocmask(SIG_SETMASK, mask, NULL);
     execv("/proc/self/exe", argv);
-    dprintf(STDERR_FILENO, WEIR_LINES_ERROR "this program cannot be started again: %s\n", strerror(errno));
+    dprintf(STDERR_FILENO, WEIR_LINES_ERROR "this program cannot be started again: %s\n",
+            strerror(errno));
     _exit(WEIR_FAILED);
 }
 
@@ -71,14 +76,16 @@ static void watch_pipe(weir_lines *l, int from, int to, int rank)
         snprintf(l->prefix, sizeof l->prefix, "[%d] ", rank);
 }
 
-weir_err weir_child_start(weir_child *c, int rank, const weir_run_env *env, const sigset_t *mask, char **argv)
+weir_err weir_child_start(weir_child *c, int rank, const weir_run_env *env, const sigset_t *mask,
+                          char **argv)
 {
     pid_t launcher = getpid();
     int out[2] = {-1, -1}, err[2];
 
     if (pipe2(err, O_CLOEXEC))
         return weir_fail(WEIR_FAILED, "no pipe for rank %d: %s", rank, strerror(errno));
-    if (rank && pipe2(out, O_CLOEXEC)) { /* rank 0 writes to our own standard output: its progress is not a line */
+    /* rank 0 writes to our own standard output: its progress is not a line */
+    if (rank && pipe2(out, O_CLOEXEC)) {
         close(err[0]);
         close(err[1]);
         return weir_fail(WEIR_FAILED, "no pipe for rank %d: %s", rank, strerror(errno));
@@ -127,8 +134,10 @@ void weir_launched_find(weir_launched *out)
     *out = (weir_launched){.lifeline = -1};
     if (!text)
         return;
-    if (sscanf(text, "%d,%d%n", &board, &lifeline, &end) != 2 || text[end] || board < 3 || lifeline < 3) {
-        weir_log(WEIR_LOG_WARN, "net", "WEIR_BOARD=%.40s is not what a launcher sets: it is ignored", text);
+    if (sscanf(text, "%d,%d%n", &board, &lifeline, &end) != 2 || text[end] || board < 3 ||
+        lifeline < 3) {
+        weir_log(WEIR_LOG_WARN, "net",
+                 "WEIR_BOARD=%.40s is not what a launcher sets: it is ignored", text);
         return;
     }
     out->board = map_board(board);

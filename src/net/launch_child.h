@@ -21,6 +21,8 @@ typedef struct weir_child {
     weir_lines out, err;
 } weir_child;
 
-/* Starts this program again as `rank`, with `mask` as its signal mask, in a process group of its own. */
-weir_err weir_child_start(weir_child *, int rank, const weir_run_env *, const sigset_t *mask, char **argv);
+/* Starts this program again as `rank`, with `mask` as its signal mask, in a process group of its
+ * own. */
+weir_err weir_child_start(weir_child *, int rank, const weir_run_env *, const sigset_t *mask,
+                          char **argv);
 #endif

@@ -1,8 +1,8 @@
-/* life.c - peers as living things: they give signs of life and fall silent (life_meet.c: they meet and say goodbye). The same for every
- * world whose peers are real processes.
+/* life.c - peers as living things: they give signs of life and fall silent (life_meet.c: they meet
+ * and say goodbye). The same for every world whose peers are real processes.
  *
- * Words travel on a path of their own, so that a sign of life never waits behind megabytes of data, and so that a last word comes
- * before the end of the link it came by. */
+ * Words travel on a path of their own, so that a sign of life never waits behind megabytes of data,
+ * and so that a last word comes before the end of the link it came by. */
 #include "net/life.h"
 #include "core/log.h"
 #include "net/frame.h"
@@ -21,7 +21,8 @@ weir_err weir_life_open(weir_net *n, const weir_place *place)
         return weir_fail_nomem(bytes);
     l->timeout = place->timeout > 0 ? place->timeout : 30;
     l->stall = place->stall > 0 ? place->stall : 600;
-    l->meet = place->rendezvous[0] || l->timeout > MEET ? l->timeout : MEET; /* those who met at a rendezvous are all there */
+    /* those who met at a rendezvous are all there */
+    l->meet = place->rendezvous[0] || l->timeout > MEET ? l->timeout : MEET;
     l->beat = l->timeout / 5 < 1 ? l->timeout / 5 : 1;
     l->clock = l->next_beat = n->world->now(n->sched);
     snprintf(l->host, sizeof l->host, "%s", place->host);
@@ -94,7 +95,8 @@ void weir_life_tell_cause(weir_net *n, int p, const weir_fault *f)
 static void lose(weir_net *n, int p, const weir_fault *f)
 {
     if ((n->life || n->world->know) && !weir_loss_is(n, p, WEIR_PEER_LOST | WEIR_PEER_LEFT))
-        weir_life_tell_cause(n, p, f); /* it may still be there, and shall know that we do not count on it */
+        weir_life_tell_cause(
+            n, p, f); /* it may still be there, and shall know that we do not count on it */
     weir_loss_add(n, p, f);
 }
 
@@ -120,7 +122,8 @@ static void on_hello(weir_net *n, int from, const void *body, size_t len)
         return;
     }
     if (h.size != (uint32_t)n->size)
-        snprintf(l->misfit, sizeof l->misfit, "rank %d was told that the run has %u ranks, rank %d that it has %d", from, h.size,
+        snprintf(l->misfit, sizeof l->misfit,
+                 "rank %d was told that the run has %u ranks, rank %d that it has %d", from, h.size,
                  n->rank, n->size);
     p->hello = true;
     p->pid = h.pid;
@@ -148,10 +151,12 @@ static void on_fail(weir_net *n, int from, const void *body, size_t len)
     if (weir_cause_read(body, len, n->size, &f))
         weir_loss_add(n, from, &f);
     else
-        weir_log(WEIR_LOG_WARN, "net", "a fault told by rank %d that makes no sense was dropped", from);
+        weir_log(WEIR_LOG_WARN, "net", "a fault told by rank %d that makes no sense was dropped",
+                 from);
 }
 
-void weir_life_word(weir_net *n, int from, weir_word word, uint64_t doing, const void *body, size_t len)
+void weir_life_word(weir_net *n, int from, weir_word word, uint64_t doing, const void *body,
+                    size_t len)
 {
     weir_life *l = n->life;
     peer *p = &l->peer[from];
@@ -190,7 +195,8 @@ void weir_life_gone(weir_net *n, int p)
 
 /* ---- the clock ---- */
 
-/* The peer, alive as far as we know, that was silent longest; -1: none for longer than the timeout. */
+/* The peer, alive as far as we know, that was silent longest; -1: none for longer than the
+ * timeout. */
 static int most_silent(const weir_net *n, double now)
 {
     const weir_life *l = n->life;
@@ -198,7 +204,8 @@ static int most_silent(const weir_net *n, double now)
     int who = -1;
 
     for (int p = 0; p < n->size; p++)
-        if (p != n->rank && l->peer[p].hello && !weir_loss_is(n, p, WEIR_PEER_LOST | WEIR_PEER_LEFT) &&
+        if (p != n->rank && l->peer[p].hello &&
+            !weir_loss_is(n, p, WEIR_PEER_LOST | WEIR_PEER_LEFT) &&
             now - l->peer[p].heard > longest) {
             longest = now - l->peer[p].heard;
             who = p;
@@ -206,14 +213,16 @@ static int most_silent(const weir_net *n, double now)
     return who;
 }
 
-/* Have all others that we count on been silent too, for about as long: then it may be this rank that is cut off. */
+/* Have all others that we count on been silent too, for about as long: then it may be this rank
+ * that is cut off. */
 static bool all_silent(const weir_net *n, double now)
 {
     const weir_life *l = n->life;
     int silent = 0;
 
     for (int p = 0; p < n->size; p++) {
-        if (p == n->rank || !l->peer[p].hello || weir_loss_is(n, p, WEIR_PEER_LOST | WEIR_PEER_LEFT))
+        if (p == n->rank || !l->peer[p].hello ||
+            weir_loss_is(n, p, WEIR_PEER_LOST | WEIR_PEER_LEFT))
             continue;
         if (now - l->peer[p].heard < 0.7 * l->timeout)
             return false;
@@ -227,19 +236,23 @@ static void end_silent(weir_net *n, double now)
     weir_fault f;
 
     for (int p; !atomic_load(&n->aborted) && (p = most_silent(n, now)) >= 0;) {
-        if (n->life->peer[p].bye) { /* it left in order, and the rest of what it sent will not come any more */
+        /* it left in order, and the rest of what it sent will not come any more */
+        if (n->life->peer[p].bye) {
             weir_loss_left(n, p);
             continue;
         }
         weir_life_fault(n, p, WEIR_SILENT, &f);
         f.silent = now - n->life->peer[p].heard;
         snprintf(f.what, sizeof f.what, "was silent for %.1f s%s%s", f.silent,
-                 n->world->silence ? n->world->silence(n, p, f.silent) : "", all_silent(n, now) ? " (so were all others: it may be this rank that is cut off)" : "");
+                 n->world->silence ? n->world->silence(n, p, f.silent) : "",
+                 all_silent(n, now) ? " (so were all others: it may be this rank that is cut off)"
+                                    : "");
         lose(n, p, &f);
     }
 }
 
-/* A live peer from whom a fibre has waited too long for something, while it did not get on itself. */
+/* A live peer from whom a fibre has waited too long for something, while it did not get on
+ * itself. */
 static int most_stalled(const weir_net *n, double now, double *since)
 {
     for (const weir_op *o = n->posted; o; o = o->next) {
@@ -263,7 +276,8 @@ static void end_stalled(weir_net *n, double now)
     }
 }
 
-/* Signs of life: every beat; sooner when we do something else, so that if we end the others know in what, but not too often. */
+/* Signs of life: every beat; sooner when we do something else, so that if we end the others know in
+ * what, but not too often. */
 static void give_signs(weir_net *n, double now)
 {
     weir_life *l = n->life;
@@ -273,7 +287,8 @@ static void give_signs(weir_net *n, double now)
     if (now < l->next_beat && !news)
         return;
     for (int p = 0; p < n->size; p++)
-        if (p != n->rank && l->peer[p].hello && !weir_loss_is(n, p, WEIR_PEER_LOST | WEIR_PEER_LEFT))
+        if (p != n->rank && l->peer[p].hello &&
+            !weir_loss_is(n, p, WEIR_PEER_LOST | WEIR_PEER_LEFT))
             n->world->tell(n, p, WEIR_WORD_LIFE, NULL, 0);
     l->told = doing;
     l->last_beat = now;
@@ -290,7 +305,8 @@ double weir_life_tick(weir_net *n)
     now = n->world->now(n->sched);
     gap = now - l->clock;
     l->clock = now;
-    if (gap > l->timeout / 2) /* we did not look for long: stopped, or busy. That is nobody else's silence */
+    /* we did not look for long: stopped, or busy. That is nobody else's silence */
+    if (gap > l->timeout / 2)
         for (int p = 0; p < n->size; p++)
             l->peer[p].heard = l->peer[p].moved = now;
     give_signs(n, now);

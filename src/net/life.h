@@ -12,7 +12,8 @@ typedef struct peer {
 } peer;
 
 typedef struct weir_life {
-    double timeout, stall, meet, beat, clock, next_beat; /* meet: how long all may take to greet each other */
+    /* meet: how long all may take to greet each other */
+    double timeout, stall, meet, beat, clock, next_beat;
     double last_beat;
     uint64_t told; /* what we were doing at the last beat */
     int hellos, welcomes;

@@ -6,7 +6,8 @@
 #include <unistd.h>
 
 static const double LEAVE = 2; /* seconds to wait for the others' goodbyes */
-static const double TELL = 0.3; /* seconds to wait for those who have not come yet, to tell them why we leave */
+/* seconds to wait for those who have not come yet, to tell them why we leave */
+static const double TELL = 0.3;
 
 static weir_err meet_failed(weir_net *n, double waited)
 {
@@ -48,7 +49,8 @@ weir_err weir_life_meet(weir_net *n)
 static bool all_gone(const weir_net *n)
 {
     for (int p = 0; p < n->size; p++)
-        if (p != n->rank && !n->life->peer[p].bye && !weir_loss_is(n, p, WEIR_PEER_LOST | WEIR_PEER_LEFT))
+        if (p != n->rank && !n->life->peer[p].bye &&
+            !weir_loss_is(n, p, WEIR_PEER_LOST | WEIR_PEER_LEFT))
             return false;
     return true;
 }
@@ -73,7 +75,8 @@ static void say_goodbye(weir_net *n)
         }
     while (!all_gone(n) && n->world->now(n->sched) < until)
         weir_life_watch(n, until);
-    for (int p = 0; p < n->size; p++) /* who has said goodbye wants nothing more: closing need not wait for it */
+    /* who has said goodbye wants nothing more: closing need not wait for it */
+    for (int p = 0; p < n->size; p++)
         if (n->life->peer[p].bye && !weir_loss_is(n, p, WEIR_PEER_LOST))
             n->world->cut(n, p);
 }
@@ -92,7 +95,8 @@ static void say_why(weir_net *n, weir_err why, const char *sentence)
         if (p != n->rank)
             weir_life_tell_cause(n, p, &f);
     n->life->leaving = &f;
-    for (double until = n->world->now(n->sched) + TELL; !all_came(n) && n->world->now(n->sched) < until;)
+    for (double until = n->world->now(n->sched) + TELL;
+         !all_came(n) && n->world->now(n->sched) < until;)
         weir_life_watch(n, until);
     n->life->leaving = NULL;
 }

@@ -26,7 +26,10 @@ static bool may_be_error(const weir_lines *l)
     return !strncmp(l->line, WEIR_LINES_ERROR, l->len < n ? l->len : n);
 }
 
-static bool is_error(const weir_lines *l) { return l->len >= strlen(WEIR_LINES_ERROR) && may_be_error(l); }
+static bool is_error(const weir_lines *l)
+{
+    return l->len >= strlen(WEIR_LINES_ERROR) && may_be_error(l);
+}
 
 /* One write a line, so that lines of several ranks do not mix. */
 static void pass_prefixed(weir_lines *l)
@@ -39,14 +42,16 @@ static void pass_prefixed(weir_lines *l)
 
 static void keep_last(weir_lines *l)
 {
-    snprintf(l->last[l->count++ % WEIR_LINES_LAST], sizeof l->last[0], "%.*s", (int)(l->len < 255 ? l->len : 255), l->line);
+    snprintf(l->last[l->count++ % WEIR_LINES_LAST], sizeof l->last[0], "%.*s",
+             (int)(l->len < 255 ? l->len : 255), l->line);
 }
 
 /* A line is complete: ended by `end`, or (0) cut because it is long or the last. */
 static void end_line(weir_lines *l, char end)
 {
     if (is_error(l)) {
-        snprintf(l->error, sizeof l->error, "%.*s", (int)(l->len - strlen(WEIR_LINES_ERROR)), l->line + strlen(WEIR_LINES_ERROR));
+        snprintf(l->error, sizeof l->error, "%.*s", (int)(l->len - strlen(WEIR_LINES_ERROR)),
+                 l->line + strlen(WEIR_LINES_ERROR));
     } else {
         if (l->prefix[0]) {
             pass_prefixed(l);

@@ -1,4 +1,5 @@
-/* loss.c - peers that are gone: who is to blame, what ends because of it, and how a smaller set goes on. */
+/* loss.c - peers that are gone: who is to blame, what ends because of it, and how a smaller set
+ * goes on. */
 #include "core/log.h"
 #include "net/world.h"
 #include <stdio.h>
@@ -14,7 +15,8 @@ static bool mark(weir_net *n, int peer, int bit)
     if (!n->peer)
         n->peer = calloc((size_t)n->size, 1);
     if (!n->peer) {
-        weir_net_abort(n, WEIR_FAILED); /* out of memory with a loss at hand: nothing sensible can go on */
+        /* out of memory with a loss at hand: nothing sensible can go on */
+        weir_net_abort(n, WEIR_FAILED);
         return false;
     }
     n->peer[peer] |= (unsigned char)bit;
@@ -71,7 +73,8 @@ weir_err weir_loss_of(weir_net *n, int peer, int *who)
 
 bool weir_net_alive(weir_net *n, int peer)
 {
-    return peer >= 0 && peer < n->size && !weir_loss_is(n, peer, WEIR_PEER_LOST) && !has_left(n, peer);
+    return peer >= 0 && peer < n->size && !weir_loss_is(n, peer, WEIR_PEER_LOST) &&
+           !has_left(n, peer);
 }
 
 void weir_net_strict(weir_net *n, bool strict)
@@ -80,7 +83,10 @@ void weir_net_strict(weir_net *n, bool strict)
     atomic_store(&n->over, strict && n->first);
 }
 
-bool weir_net_over(const weir_net *n) { return atomic_load_explicit(&n->over, memory_order_relaxed); }
+bool weir_net_over(const weir_net *n)
+{
+    return atomic_load_explicit(&n->over, memory_order_relaxed);
+}
 
 /* ---- losing one ---- */
 
@@ -186,9 +192,13 @@ int weir_net_generation(const weir_net *n) { return n->generation; }
 
 /* ---- saying so ---- */
 
-static const char *const phase_name[WEIR_PHASES] = {"start", "load", "compute", "exchange", "update", "eval", "save", "end"};
+static const char *const phase_name[WEIR_PHASES] = {"start",  "load", "compute", "exchange",
+                                                    "update", "eval", "save",    "end"};
 
-const char *weir_phase_name(weir_phase phase) { return (unsigned)phase < WEIR_PHASES ? phase_name[phase] : "unknown"; }
+const char *weir_phase_name(weir_phase phase)
+{
+    return (unsigned)phase < WEIR_PHASES ? phase_name[phase] : "unknown";
+}
 
 void weir_loss_text(const weir_fault *f, char *text, size_t room)
 {
@@ -201,9 +211,11 @@ void weir_loss_text(const weir_fault *f, char *text, size_t room)
     else /* it has not even said hello */
         snprintf(who, sizeof who, "rank %d", f->rank);
     if (f->cause)
-        snprintf(text, room, "%s left with an error in phase %s of step %llu: %s", who, phase, step, f->what);
+        snprintf(text, room, "%s left with an error in phase %s of step %llu: %s", who, phase, step,
+                 f->what);
     else if (f->silent > 0)
-        snprintf(text, room, "%s %s, last seen in phase %s of step %llu", who, f->what, phase, step);
+        snprintf(text, room, "%s %s, last seen in phase %s of step %llu", who, f->what, phase,
+                 step);
     else
         snprintf(text, room, "%s %s in phase %s of step %llu", who, f->what, phase, step);
 }
@@ -240,18 +252,21 @@ weir_err weir_net_why(weir_net *n, const weir_op *o)
     case WEIR_STALE:
         return weir_fail(WEIR_STALE, "the message belongs to an older generation or was cancelled");
     case WEIR_BIG:
-        return weir_fail(WEIR_BIG, "a message of %zu bytes from rank %d is longer than its buffer of %zu", o->len, o->peer,
-                         o->cap);
+        return weir_fail(WEIR_BIG,
+                         "a message of %zu bytes from rank %d is longer than its buffer of %zu",
+                         o->len, o->peer, o->cap);
     case WEIR_USAGE:
         return weir_fail(WEIR_USAGE, "there is no rank %d: the run has %d", o->peer, n->size);
     case WEIR_LOST:
     case WEIR_SILENT:
         if (!l)
-            return weir_fail(o->err, "rank %d has left the run; nothing more will come from it", o->peer);
+            return weir_fail(o->err, "rank %d has left the run; nothing more will come from it",
+                             o->peer);
         weir_loss_text(&l->fault, text, sizeof text);
         return weir_fail(o->err, "%s", text);
     default:
-        return weir_fail(o->err, "the exchange was given up: this rank failed (%s)", weir_err_name(o->err));
+        return weir_fail(o->err, "the exchange was given up: this rank failed (%s)",
+                         weir_err_name(o->err));
     }
 }
 

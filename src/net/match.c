@@ -18,7 +18,8 @@ void weir_op_done(weir_op *o, weir_err err)
 
 void weir_op_sent(weir_net *n, weir_op *o)
 {
-    bool lost = weir_loss_is(n, o->peer, WEIR_PEER_LOST); /* one that has left in order may well have taken it first */
+    /* one that has left in order may well have taken it first */
+    bool lost = weir_loss_is(n, o->peer, WEIR_PEER_LOST);
 
     weir_op_done(o, lost ? weir_loss_of(n, o->peer, &o->peer) : WEIR_OK);
 }
@@ -35,7 +36,8 @@ static void drop(weir_net *n, weir_msg *m)
 
 static bool fits(const weir_op *o, const weir_msg *m)
 {
-    return o->generation == m->generation && (o->peer == WEIR_ANY || o->peer == m->from) && !((o->tag ^ m->tag) & o->mask);
+    return o->generation == m->generation && (o->peer == WEIR_ANY || o->peer == m->from) &&
+           !((o->tag ^ m->tag) & o->mask);
 }
 
 static void fetch_self(weir_op *o, weir_msg *m)
@@ -79,7 +81,8 @@ static void unpost(weir_net *n, weir_op **at)
     o->next = NULL;
 }
 
-/* ---- messages nobody asked for yet: on shelves by their source, so that one sender's pile does not hide another's ---- */
+/* ---- messages nobody asked for yet: on shelves by their source, so that one sender's pile does
+ * not hide another's ---- */
 
 static void hold(weir_net *n, weir_msg *m)
 {
@@ -139,7 +142,8 @@ static void refuse_more(weir_net *n)
         }
     free(bytes);
     if (who >= 0)
-        weir_life_give_up(n, who, WEIR_LOST, "sent more than may be held of messages nobody had asked for");
+        weir_life_give_up(n, who, WEIR_LOST,
+                          "sent more than may be held of messages nobody had asked for");
 }
 
 void weir_match_arrive(weir_net *n, weir_msg *m)
@@ -196,8 +200,12 @@ static void send_self(weir_net *n, weir_op *o)
         weir_op_done(o, WEIR_FAILED);
         return;
     }
-    *m = (weir_msg){
-        .from = n->rank, .generation = o->generation, .tag = o->tag, .len = o->len, .data = (char *)m + head, .self = true};
+    *m = (weir_msg){.from = n->rank,
+                    .generation = o->generation,
+                    .tag = o->tag,
+                    .len = o->len,
+                    .data = (char *)m + head,
+                    .self = true};
     if (o->data && o->len)
         memcpy(m->data, o->data, o->len);
     else
@@ -234,14 +242,20 @@ void weir_net_send(weir_net *n, int peer, uint64_t tag, const void *data, size_t
     n->world->send(n, o);
 }
 
-void weir_net_recv(weir_net *n, int peer, uint64_t tag, uint64_t mask, void *buf, size_t cap, weir_op *o)
+void weir_net_recv(weir_net *n, int peer, uint64_t tag, uint64_t mask, void *buf, size_t cap,
+                   weir_op *o)
 {
     int who = peer;
     weir_err err;
     weir_msg *m;
 
-    *o = (weir_op){
-        .peer = peer, .tag = tag, .mask = mask, .data = buf, .cap = cap, .generation = n->generation, .kind = WEIR_OP_POSTED};
+    *o = (weir_op){.peer = peer,
+                   .tag = tag,
+                   .mask = mask,
+                   .data = buf,
+                   .cap = cap,
+                   .generation = n->generation,
+                   .kind = WEIR_OP_POSTED};
     if (no_such_rank(n, o, peer, WEIR_ANY))
         return;
     err = weir_loss_all(n, &who);

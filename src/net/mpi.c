@@ -1,10 +1,12 @@
-/* mpi.c - real processes under MPI: messages out and in. mpi_link.h tells how the files share the work.
+/* mpi.c - real processes under MPI: messages out and in. mpi_link.h tells how the files share the
+ * work.
  *
- *   a message:   packet (head, and the body if that is short) under tag 0  [ + body under a tag of its own, named in the packet ]
+ *   a message:   packet (head, and the body if that is short) under tag 0  [ + body under a tag of
+ * its own, named in the packet ]
  *
- * Matching is net's own, by the head. A long body is received only once its message has matched: straight into its place, without
- * a copy; one that nobody wants any more is received too, and thrown away. So a send may be done only when the peer has matched
- * it. */
+ * Matching is net's own, by the head. A long body is received only once its message has matched:
+ * straight into its place, without a copy; one that nobody wants any more is received too, and
+ * thrown away. So a send may be done only when the peer has matched it. */
 #include "core/log.h"
 #include "net/mpi_link.h"
 #include <stdlib.h>
@@ -35,7 +37,8 @@ static void no_send(weir_net *n, weir_op *o, int code)
 static int send_packet(mpi_link *l, transfer *t, size_t inside)
 {
     MPI_Request r;
-    int code = MPI_Isend(&t->packet, (int)(WEIR_MPI_HEAD + inside), MPI_BYTE, t->peer, WEIR_MPI_TAG_PACKET, l->comm, &r);
+    int code = MPI_Isend(&t->packet, (int)(WEIR_MPI_HEAD + inside), MPI_BYTE, t->peer,
+                         WEIR_MPI_TAG_PACKET, l->comm, &r);
 
     if (!code)
         weir_mpi_watch(l, t, r);
@@ -131,8 +134,10 @@ static void tell(weir_net *n, int peer, weir_word word, const void *body, size_t
 
 /* ---- receiving ---- */
 
-/* Starts the body of `m` on its way to `to`; when it is there `o` (NULL: nobody) is done, and `p` (NULL: none) is free. */
-static void receive(weir_net *n, int from, uint32_t tag, void *to, size_t len, weir_op *o, parcel *p)
+/* Starts the body of `m` on its way to `to`; when it is there `o` (NULL: nobody) is done, and `p`
+ * (NULL: none) is free. */
+static void receive(weir_net *n, int from, uint32_t tag, void *to, size_t len, weir_op *o,
+                    parcel *p)
 {
     mpi_link *l = n->link;
     transfer *t = weir_mpi_transfer(l, from, weir_mpi_parts(l, len));
@@ -218,7 +223,8 @@ static bool read_packet(const weir_net *n, const packet *k, int bytes, int from,
 {
     size_t inside;
 
-    if (bytes < WEIR_MPI_HEAD || !weir_frame_read(&k->head, sizeof k->head, n->size, head) || head->from != (uint32_t)from)
+    if (bytes < WEIR_MPI_HEAD || !weir_frame_read(&k->head, sizeof k->head, n->size, head) ||
+        head->from != (uint32_t)from)
         return false;
     inside = (size_t)bytes - WEIR_MPI_HEAD;
     if (head->kind == WEIR_WORD_DONE)
@@ -226,7 +232,8 @@ static bool read_packet(const weir_net *n, const packet *k, int bytes, int from,
     if (head->kind != WEIR_WORD_DATA)
         return false;
     if (k->body)
-        return !inside && head->len > sizeof k->bytes && k->body <= (uint32_t)((mpi_link *)n->link)->tags;
+        return !inside && head->len > sizeof k->bytes &&
+               k->body <= (uint32_t)((mpi_link *)n->link)->tags;
     return inside == head->len;
 }
 
@@ -238,7 +245,8 @@ static void deliver(weir_net *n, const packet *k, int bytes, int from)
 
     if (!read_packet(n, k, bytes, from, &head)) {
         if (l->warned++ < WARNINGS)
-            weir_log(WEIR_LOG_WARN, "net", "rank %d dropped a message that is not of this run", n->rank);
+            weir_log(WEIR_LOG_WARN, "net", "rank %d dropped a message that is not of this run",
+                     n->rank);
         return;
     }
     weir_life_word(n, from, (weir_word)head.kind, head.doing, NULL, 0);
@@ -250,14 +258,16 @@ static void deliver(weir_net *n, const packet *k, int bytes, int from)
         weir_net_abort(n, WEIR_FAILED);
         return;
     }
-    p->msg = (weir_msg){.from = from, .generation = head.generation, .tag = head.tag, .len = head.len};
+    p->msg =
+        (weir_msg){.from = from, .generation = head.generation, .tag = head.tag, .len = head.len};
     p->body = k->body;
     if (!k->body)
         p->msg.data = memcpy(p->bytes, k->bytes, head.len);
     weir_match_arrive(n, &p->msg);
 }
 
-/* Slots fill in the order they were started, and MPI keeps one sender's messages in order: so only the first is looked at. */
+/* Slots fill in the order they were started, and MPI keeps one sender's messages in order: so only
+ * the first is looked at. */
 bool weir_mpi_packets(weir_net *n)
 {
     mpi_link *l = n->link;
@@ -282,7 +292,8 @@ bool weir_mpi_packets(weir_net *n)
     return any;
 }
 
-/* Said at once: the launcher knows of a death as soon as we do, and some kill all the others before they can leave in words. */
+/* Said at once: the launcher knows of a death as soon as we do, and some kill all the others before
+ * they can leave in words. */
 static void cut(weir_net *n, int peer)
 {
     mpi_link *l = n->link;
@@ -301,13 +312,14 @@ static void cut(weir_net *n, int peer)
 
 static const weir_opt options[] = {
     WEIR_WORLD_OPTIONS,
-    {"chunk", WEIR_OPT_INT, offsetof(weir_mpi_self, chunk), "1073741824", "bytes that are given to MPI at once", .min = 64,
-     .max = 1 << 30},
+    {"chunk", WEIR_OPT_INT, offsetof(weir_mpi_self, chunk), "1073741824",
+     "bytes that are given to MPI at once", .min = 64, .max = 1 << 30},
     {0},
 };
 
 const weir_world weir_net_mpi = {
-    .plug = {"mpi", "processes started by mpirun, mpiexec or srun --mpi=pmix, over MPI", sizeof(weir_mpi_self), options},
+    .plug = {"mpi", "processes started by mpirun, mpiexec or srun --mpi=pmix, over MPI",
+             sizeof(weir_mpi_self), options},
     .facts = {.shares = true}, /* MPI itself does not outlive a rank */
     .stack = 1 << 20,
     .open = weir_mpi_open,

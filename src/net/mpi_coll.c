@@ -1,12 +1,14 @@
-/* mpi_coll.c - MPI's own collectives: the kind that does not block, so that other fibres get on, and a lost rank ends the wait.
+/* mpi_coll.c - MPI's own collectives: the kind that does not block, so that other fibres get on,
+ * and a lost rank ends the wait.
  *
  * Counts in MPI are ints: what is longer is cut, in the same way on all ranks. */
 #include "net/mpi_coll.h"
 #include "net/mpi_link.h"
 #include <string.h>
 
-enum { MOST = 1 << 30 };          /* bytes at once */
-static const double GLANCE = 0.1; /* seconds between looks at whether this rank has failed meanwhile */
+enum { MOST = 1 << 30 }; /* bytes at once */
+/* seconds between looks at whether this rank has failed meanwhile */
+static const double GLANCE = 0.1;
 
 bool weir_mpi_here(const weir_net *n) { return n->world == &weir_net_mpi && n->link; }
 
@@ -19,8 +21,10 @@ static weir_err give_up(weir_net *n, weir_err err)
 
     weir_mpi_down(n);
     if (err == WEIR_LATE)
-        return weir_fail(WEIR_SILENT, "a collective of MPI's did not end within %.0f s: a rank is busy, or runs another one",
-                         ((mpi_link *)n->link)->stall);
+        return weir_fail(
+            WEIR_SILENT,
+            "a collective of MPI's did not end within %.0f s: a rank is busy, or runs another one",
+            ((mpi_link *)n->link)->stall);
     weir_loss_all(n, &failed.peer);
     return weir_net_why(n, &failed);
 }
@@ -67,8 +71,8 @@ static weir_err prepare(weir_net *n, transfer **t)
 
 /* ---- sums ---- */
 
-/* MPI's callback has no argument of ours, but it has the type: one element of `unit` bytes, whose stride, of no meaning for a single
- * block, is the address of our copy of the sum. */
+/* MPI's callback has no argument of ours, but it has the type: one element of `unit` bytes, whose
+ * stride, of no meaning for a single block, is the address of our copy of the sum. */
 static void add_units(void *from, void *to, int *units, MPI_Datatype *type)
 {
     int count[2];
@@ -92,7 +96,8 @@ static weir_err make_sum(mpi_link *l, const weir_sum *sum)
         MPI_Op_free(&l->sum_op);
         MPI_Type_free(&l->sum_type);
     }
-    code = MPI_Type_create_hvector(1, (int)sum->unit, (MPI_Aint)(uintptr_t)&l->sum, MPI_BYTE, &l->sum_type);
+    code = MPI_Type_create_hvector(1, (int)sum->unit, (MPI_Aint)(uintptr_t)&l->sum, MPI_BYTE,
+                                   &l->sum_type);
     if (!code)
         code = MPI_Type_commit(&l->sum_type);
     if (!code)
@@ -134,7 +139,8 @@ weir_err weir_mpi_allreduce(weir_net *n, void *buf, size_t units, const weir_sum
     for (size_t at = 0; at < units; at += most) {
         int count = (int)(units - at < most ? units - at : most);
         WEIR_TRY(prepare(n, &t));
-        code = MPI_Iallreduce(MPI_IN_PLACE, (char *)buf + at * sum->unit, count, type, op, l->coll, &r);
+        code = MPI_Iallreduce(MPI_IN_PLACE, (char *)buf + at * sum->unit, count, type, op, l->coll,
+                              &r);
         WEIR_TRY(await(n, t, code, r));
     }
     return WEIR_OK;
@@ -160,7 +166,8 @@ weir_err weir_mpi_reduce_scatter(weir_net *n, void *buf, size_t units, const wei
     }
     code = MPI_Ireduce_scatter(MPI_IN_PLACE, buf, l->counts, type, op, l->coll, &r);
     WEIR_TRY(await(n, t, code, r));
-    memmove((char *)buf + begin * sum->unit, buf, (size_t)l->counts[n->rank] * sum->unit); /* MPI leaves it in front */
+    /* MPI leaves it in front */
+    memmove((char *)buf + begin * sum->unit, buf, (size_t)l->counts[n->rank] * sum->unit);
     return WEIR_OK;
 }
 
@@ -182,7 +189,8 @@ weir_err weir_mpi_allgather(weir_net *n, void *all, const size_t *off, const siz
     if (large)
         return WEIR_OK;
     WEIR_TRY(prepare(n, &t));
-    code = MPI_Iallgatherv(MPI_IN_PLACE, 0, MPI_BYTE, all, l->counts, l->begins, MPI_BYTE, l->coll, &r);
+    code = MPI_Iallgatherv(MPI_IN_PLACE, 0, MPI_BYTE, all, l->counts, l->begins, MPI_BYTE, l->coll,
+                           &r);
     return await(n, t, code, r);
 }
 

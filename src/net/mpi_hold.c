@@ -1,7 +1,8 @@
 /* mpi_hold.c - messages that nobody asks for, under MPI.
  *
- * A long body stays with its sender until the message has matched. But its sender may want its memory back (weir_net_cancel), and
- * waits a second for that: so what has been held for some tenths of a second is fetched, into memory of ours. */
+ * A long body stays with its sender until the message has matched. But its sender may want its
+ * memory back (weir_net_cancel), and waits a second for that: so what has been held for some tenths
+ * of a second is fetched, into memory of ours. */
 #include "net/mpi_link.h"
 #include <string.h>
 

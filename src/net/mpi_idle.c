@@ -1,13 +1,15 @@
 /* mpi_idle.c - a rank that waits, under MPI.
  *
- * MPI makes progress only when it is called: a rank that waits calls it, in a hurry while something is under way, else less and
- * less often, and sleeps between on the bell and on the words' sockets. */
+ * MPI makes progress only when it is called: a rank that waits calls it, in a hurry while something
+ * is under way, else less and less often, and sleeps between on the bell and on the words'
+ * sockets. */
 #include "net/mpi_link.h"
 #include <poll.h>
 #include <sched.h>
 #include <time.h>
 
-static const double LOOK = 1e-4;      /* seconds between looks at the words when there is always something to do */
+/* seconds between looks at the words when there is always something to do */
+static const double LOOK = 1e-4;
 static const double SWEEP = 0.1;      /* seconds between looks at what is held */
 static const double YIELD = 2e-4;     /* seconds of giving way before sleeping */
 static const double NAP_LEAST = 2e-5; /* a nap: an eighth of the time waited so far, but ... */
@@ -23,7 +25,8 @@ double weir_mpi_now(weir_sched *s)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* What can be done without sleeping; was there any. Words first: they tell of a death that MPI may not live through. */
+/* What can be done without sleeping; was there any. Words first: they tell of a death that MPI may
+ * not live through. */
 static bool progress(weir_net *n, double at)
 {
     mpi_link *l = n->link;

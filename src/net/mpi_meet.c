@@ -1,8 +1,10 @@
-/* mpi_meet.c - how the words' connections come about under MPI: by MPI itself, every rank tells all others where it listens; then
- * each connects to the ranks below it and hears from those above. Ends by knowing which ranks share a machine.
+/* mpi_meet.c - how the words' connections come about under MPI: by MPI itself, every rank tells all
+ * others where it listens; then each connects to the ranks below it and hears from those above.
+ * Ends by knowing which ranks share a machine.
  *
- * A caller shows a secret that rank 0 drew and MPI carried to all: one who does not know it is let go before anything else is
- * read. The one who answers shows it too, with its rank: the same address may be another machine on another network. */
+ * A caller shows a secret that rank 0 drew and MPI carried to all: one who does not know it is let
+ * go before anything else is read. The one who answers shows it too, with its rank: the same
+ * address may be another machine on another network. */
 #include "core/hash.h"
 #include "core/log.h"
 #include "net/mpi_link.h"
@@ -22,10 +24,10 @@
 #include <unistd.h>
 
 enum { ADDRESSES = 8, GREETING = 0x54454d57 /* "WMET" */, BACKLOG = 4096 };
-static const double COME = 60;  /* seconds for the others to call */
-static const double REACH = 3;  /* seconds to reach an address, and to be answered */
+static const double COME = 60; /* seconds for the others to call */
+static const double REACH = 3; /* seconds to reach an address, and to be answered */
 
-typedef struct card { /* what a rank tells the others */
+typedef struct card {    /* what a rank tells the others */
     uint64_t machine[3]; /* the kernel that runs it; its network; its processes */
     uint64_t chunk;
     uint16_t port, count;
@@ -55,7 +57,8 @@ static struct in6_addr mapped(const struct in_addr *four)
     return a;
 }
 
-/* The addresses of this machine's interfaces, with their masks; loopback and those that need to know the link left out. */
+/* The addresses of this machine's interfaces, with their masks; loopback and those that need to
+ * know the link left out. */
 static void list_addresses(card *c)
 {
     struct ifaddrs *all, *i;
@@ -63,7 +66,8 @@ static void list_addresses(card *c)
     if (getifaddrs(&all))
         return;
     for (i = all; i && c->count < ADDRESSES; i = i->ifa_next) {
-        if (!i->ifa_addr || !i->ifa_netmask || i->ifa_flags & IFF_LOOPBACK || !(i->ifa_flags & IFF_UP))
+        if (!i->ifa_addr || !i->ifa_netmask || i->ifa_flags & IFF_LOOPBACK ||
+            !(i->ifa_flags & IFF_UP))
             continue;
         if (i->ifa_addr->sa_family == AF_INET) {
             c->address[c->count] = mapped(&((struct sockaddr_in *)(void *)i->ifa_addr)->sin_addr);
@@ -80,8 +84,9 @@ static void list_addresses(card *c)
     freeifaddrs(all);
 }
 
-/* Two ranks are on one machine if one kernel runs them, and they share a network and see each other's processes. Host names do not
- * tell, nor does MPI_COMM_TYPE_SHARED: Open MPI goes by names, and crashes where two hosts have the same. */
+/* Two ranks are on one machine if one kernel runs them, and they share a network and see each
+ * other's processes. Host names do not tell, nor does MPI_COMM_TYPE_SHARED: Open MPI goes by names,
+ * and crashes where two hosts have the same. */
 static void name_machine(card *c)
 {
     char text[64] = "";
@@ -117,8 +122,10 @@ static weir_err listen_here(meeting *m, card *c)
         bad = m->listener < 0 || bind(m->listener, (void *)&four, sizeof four);
     }
     if (bad || listen(m->listener, BACKLOG) || getsockname(m->listener, (void *)&name, &size))
-        return weir_fail(WEIR_FAILED, "no socket to hear the other ranks' signs of life: %s", strerror(errno));
-    c->port = name.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&name)->sin6_port : ((struct sockaddr_in *)&name)->sin_port;
+        return weir_fail(WEIR_FAILED, "no socket to hear the other ranks' signs of life: %s",
+                         strerror(errno));
+    c->port = name.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&name)->sin6_port
+                                         : ((struct sockaddr_in *)&name)->sin_port;
     return WEIR_OK;
 }
 
@@ -126,7 +133,8 @@ static weir_err listen_here(meeting *m, card *c)
 
 static void be_patient(int fd, double seconds)
 {
-    struct timeval t = {.tv_sec = (time_t)seconds, .tv_usec = (suseconds_t)((seconds - (double)(time_t)seconds) * 1e6)};
+    struct timeval t = {.tv_sec = (time_t)seconds,
+                        .tv_usec = (suseconds_t)((seconds - (double)(time_t)seconds) * 1e6)};
 
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &t, sizeof t);
     setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &t, sizeof t); /* a connect's patience too */
@@ -145,7 +153,8 @@ static int hear(int fd, const meeting *m, int me)
 {
     greeting g;
 
-    if (recv(fd, &g, sizeof g, MSG_WAITALL) != (ssize_t)sizeof g || g.magic != GREETING || g.to != me)
+    if (recv(fd, &g, sizeof g, MSG_WAITALL) != (ssize_t)sizeof g || g.magic != GREETING ||
+        g.to != me)
         return -1;
     return memcmp(g.secret, m->secret, sizeof g.secret) ? -1 : g.from;
 }
@@ -188,7 +197,8 @@ static bool one_network(const card *mine, const struct in6_addr *address)
     for (int i = 0; i < mine->count; i++) {
         bool same = true;
         for (int k = 0; k < 16; k++)
-            same = same && !((mine->address[i].s6_addr[k] ^ address->s6_addr[k]) & mine->mask[i].s6_addr[k]);
+            same = same && !((mine->address[i].s6_addr[k] ^ address->s6_addr[k]) &
+                             mine->mask[i].s6_addr[k]);
         if (same)
             return true;
     }
@@ -211,10 +221,13 @@ static weir_err call(weir_net *n, const meeting *m, int peer)
         return WEIR_OK;
     for (int far = 0; far < 2; far++)
         for (int i = 0; i < its->count && i < ADDRESSES; i++)
-            if (one_network(mine, &its->address[i]) == !far && call_at(n, m, peer, &its->address[i]))
+            if (one_network(mine, &its->address[i]) == !far &&
+                call_at(n, m, peer, &its->address[i]))
                 return WEIR_OK;
-    return weir_fail(WEIR_LOST, "rank %d cannot reach rank %d by TCP at any of its %d addresses (port %d): signs of life go that way "
-                                "beside MPI, is there a firewall?",
+    return weir_fail(WEIR_LOST,
+                     "rank %d cannot reach rank %d by TCP at any of its %d addresses (port %d): "
+                     "signs of life go that way "
+                     "beside MPI, is there a firewall?",
                      n->rank, peer, its->count, ntohs(its->port));
 }
 
@@ -225,20 +238,27 @@ static weir_err be_called(weir_net *n, const meeting *m, int calls)
 
     while (calls && (left = limit - weir_mpi_now(n->sched)) > 0) {
         struct pollfd p = {.fd = m->listener, .events = POLLIN};
-        int fd = poll(&p, 1, (int)(left * 1000) + 1) > 0 ? accept4(m->listener, NULL, NULL, SOCK_CLOEXEC) : -1, from;
+        int fd = poll(&p, 1, (int)(left * 1000) + 1) > 0
+                     ? accept4(m->listener, NULL, NULL, SOCK_CLOEXEC)
+                     : -1,
+            from;
         if (fd < 0)
             continue;
         be_patient(fd, REACH);
         from = hear(fd, m, n->rank);
-        if (from > n->rank && from < n->size && l->word[from].fd < 0 && greet(fd, m, n->rank, from)) {
+        if (from > n->rank && from < n->size && l->word[from].fd < 0 &&
+            greet(fd, m, n->rank, from)) {
             l->word[from].fd = fd;
             calls--;
         } else {
-            weir_log(WEIR_LOG_WARN, "net", "rank %d let somebody go who called but is not of this run", n->rank);
+            weir_log(WEIR_LOG_WARN, "net",
+                     "rank %d let somebody go who called but is not of this run", n->rank);
             close(fd);
         }
     }
-    return calls ? weir_fail(WEIR_SILENT, "%d of the ranks above %d did not call within %.0f s", calls, n->rank, COME) : WEIR_OK;
+    return calls ? weir_fail(WEIR_SILENT, "%d of the ranks above %d did not call within %.0f s",
+                             calls, n->rank, COME)
+                 : WEIR_OK;
 }
 
 /* ---- together ---- */
@@ -261,8 +281,8 @@ static weir_err tell_all(weir_net *n, meeting *m)
         return weir_mpi_fail(code, "telling the ranks where each is");
     for (int p = 0; p < n->size; p++)
         if (m->all[p].chunk != l->chunk)
-            return weir_fail(WEIR_MISFIT, "--net mpi: chunk=%zu on rank %d and %zu on rank %d", l->chunk, n->rank,
-                             (size_t)m->all[p].chunk, p);
+            return weir_fail(WEIR_MISFIT, "--net mpi: chunk=%zu on rank %d and %zu on rank %d",
+                             l->chunk, n->rank, (size_t)m->all[p].chunk, p);
     return WEIR_OK;
 }
 
@@ -309,7 +329,8 @@ weir_err weir_mpi_meet(weir_net *n)
     n->machine = calloc((size_t)n->size, sizeof *n->machine);
     for (int p = 0; l->word && p < n->size; p++)
         l->word[p].fd = -1;
-    err = m.all && l->word && n->machine ? meet(n, &m) : weir_fail_nomem((size_t)n->size * sizeof *l->word);
+    err = m.all && l->word && n->machine ? meet(n, &m)
+                                         : weir_fail_nomem((size_t)n->size * sizeof *l->word);
     if (m.listener >= 0)
         close(m.listener);
     free(m.all);

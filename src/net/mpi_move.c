@@ -1,4 +1,5 @@
-/* mpi_move.c - what MPI does for us at the moment: requests, the memory they use, and what follows when they are done. */
+/* mpi_move.c - what MPI does for us at the moment: requests, the memory they use, and what follows
+ * when they are done. */
 #include "core/log.h"
 #include "net/mpi_link.h"
 #include <stdio.h>
@@ -187,7 +188,8 @@ static int by_number(const void *a, const void *b)
     return (x < y) - (x > y);
 }
 
-/* Takes the requests named in `which` off the rows, the last first, so that the last of a row can fill the gap. */
+/* Takes the requests named in `which` off the rows, the last first, so that the last of a row can
+ * fill the gap. */
 static void take_off(weir_net *n, int done)
 {
     mpi_link *l = n->link;
@@ -244,8 +246,8 @@ static weir_err reason(weir_net *n, weir_op *o)
     return f.code ? f.code : WEIR_LOST;
 }
 
-/* Bytes of a send are ours again: nobody will read them but a peer that does not count any more. A receive's are the
- * caller's; memory of ours that MPI was to write to stays allocated. */
+/* Bytes of a send are ours again: nobody will read them but a peer that does not count any more. A
+ * receive's are the caller's; memory of ours that MPI was to write to stays allocated. */
 void weir_mpi_down(weir_net *n)
 {
     mpi_link *l = n->link;

@@ -6,7 +6,8 @@
 #include <unistd.h>
 
 static const double SPIN = 2e-5; /* seconds, where every rank of the machine has a core */
-static const double LAST = 5;    /* seconds for the others to come to the end, once one has closed its link */
+/* seconds for the others to come to the end, once one has closed its link */
+static const double LAST = 5;
 
 /* ---- starting ---- */
 
@@ -18,8 +19,10 @@ static weir_err start(mpi_link *l)
     MPI_Initialized(&started);
     MPI_Finalized(&finished);
     if (finished)
-        return weir_fail(WEIR_FAILED, "MPI was finished in this process, and can be started only once: one run a process, or call "
-                                      "MPI_Init_thread yourself and MPI_Finalize after the last run");
+        return weir_fail(WEIR_FAILED,
+                         "MPI was finished in this process, and can be started only once: one run "
+                         "a process, or call "
+                         "MPI_Init_thread yourself and MPI_Finalize after the last run");
     if (!started) {
         code = MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level);
         if (code)
@@ -30,7 +33,9 @@ static weir_err start(mpi_link *l)
     }
     MPI_Query_thread(&level);
     if (level < MPI_THREAD_FUNNELED)
-        return weir_fail(WEIR_MISFIT, "MPI was started without threads: MPI_Init_thread with MPI_THREAD_FUNNELED is needed");
+        return weir_fail(
+            WEIR_MISFIT,
+            "MPI was started without threads: MPI_Init_thread with MPI_THREAD_FUNNELED is needed");
     return WEIR_OK;
 }
 
@@ -41,11 +46,14 @@ static weir_err check_place(const weir_place *place)
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     if (size != place->size)
-        return weir_fail(WEIR_MISFIT, "the run has %d ranks by %s, and %d by MPI: start it with mpirun -n %d and no other number, by the "
-                                      "mpirun of the MPI that weir was built with, or use --net zmq",
+        return weir_fail(WEIR_MISFIT,
+                         "the run has %d ranks by %s, and %d by MPI: start it with mpirun -n %d "
+                         "and no other number, by the "
+                         "mpirun of the MPI that weir was built with, or use --net zmq",
                          place->size, place->source, size, place->size);
     if (rank != place->rank)
-        return weir_fail(WEIR_MISFIT, "this rank is %d by %s, and %d by MPI", place->rank, place->source, rank);
+        return weir_fail(WEIR_MISFIT, "this rank is %d by %s, and %d by MPI", place->rank,
+                         place->source, rank);
     return WEIR_OK;
 }
 
@@ -71,15 +79,16 @@ static weir_err post_slots(mpi_link *l)
     if (!(l->in = malloc(WEIR_MPI_SLOTS * sizeof *l->in)))
         return weir_fail_nomem(WEIR_MPI_SLOTS * sizeof *l->in);
     for (; l->slots < WEIR_MPI_SLOTS && !code; l->slots += !code) {
-        code = MPI_Recv_init(&l->in[l->slots], sizeof *l->in, MPI_BYTE, MPI_ANY_SOURCE, WEIR_MPI_TAG_PACKET, l->comm,
-                             &l->slot[l->slots]);
+        code = MPI_Recv_init(&l->in[l->slots], sizeof *l->in, MPI_BYTE, MPI_ANY_SOURCE,
+                             WEIR_MPI_TAG_PACKET, l->comm, &l->slot[l->slots]);
         if (!code)
             code = MPI_Start(&l->slot[l->slots]);
     }
     return code ? weir_mpi_fail(code, "posting a receive") : WEIR_OK;
 }
 
-/* mpirun may have bound this rank to fewer cores than are its own, on which all its threads would queue. */
+/* mpirun may have bound this rank to fewer cores than are its own, on which all its threads would
+ * queue. */
 static void look_at_cores(weir_net *n)
 {
     mpi_link *l = n->link;
@@ -92,7 +101,9 @@ static void look_at_cores(weir_net *n)
         return;
     mine = CPU_COUNT(&set);
     if (mine < cores && mine < cores / local)
-        weir_log(WEIR_LOG_WARN, "net", "rank %d may use %d of %ld cores, though only %d ranks share them: start mpirun with --bind-to none",
+        weir_log(WEIR_LOG_WARN, "net",
+                 "rank %d may use %d of %ld cores, though only %d ranks share them: start mpirun "
+                 "with --bind-to none",
                  n->rank, mine, cores, local);
 }
 
@@ -119,8 +130,10 @@ weir_err weir_mpi_open(weir_net *n, const weir_place *place)
     weir_err err;
 
     if (!place->mpi)
-        return weir_fail(WEIR_MISFIT, "--net mpi: nobody started MPI for these %d ranks (told by %s): mpirun -n %d weir ...", n->size,
-                         place->source, n->size);
+        return weir_fail(
+            WEIR_MISFIT,
+            "--net mpi: nobody started MPI for these %d ranks (told by %s): mpirun -n %d weir ...",
+            n->size, place->source, n->size);
     if (!(l = calloc(1, sizeof *l)))
         return weir_fail_nomem(sizeof *l);
     l->comm = l->coll = MPI_COMM_NULL;
@@ -136,7 +149,8 @@ weir_err weir_mpi_open(weir_net *n, const weir_place *place)
 
 /* ---- leaving ---- */
 
-/* Waits a little; false once it is no use: a peer that ends before all have come to the end ends MPI for us. */
+/* Waits a little; false once it is no use: a peer that ends before all have come to the end ends
+ * MPI for us. */
 static bool wait_more(weir_net *n, double *limit)
 {
     mpi_link *l = n->link;
@@ -152,7 +166,8 @@ static bool wait_more(weir_net *n, double *limit)
     return !l->down;
 }
 
-/* Nobody goes before everybody has come to the end: until then peers may still wait for us to take what they sent. */
+/* Nobody goes before everybody has come to the end: until then peers may still wait for us to take
+ * what they sent. */
 static void settle(weir_net *n)
 {
     mpi_link *l = n->link;

@@ -1,6 +1,8 @@
-/* mpi_words.c - words and signs of life between ranks under MPI: a TCP connection a pair, because MPI tells nobody of a death.
+/* mpi_words.c - words and signs of life between ranks under MPI: a TCP connection a pair, because
+ * MPI tells nobody of a death.
  *
- * A word is a head of frame.h and its body. The end of a connection is the end of the peer; what it said before is read first. */
+ * A word is a head of frame.h and its body. The end of a connection is the end of the peer; what it
+ * said before is read first. */
 #include "net/mpi_link.h"
 #include <errno.h>
 #include <netinet/in.h>
@@ -14,7 +16,8 @@
 
 enum { EVENTS = 64 };
 static const double LINGER = 0.3; /* seconds to let the last words out */
-static const double TOGETHER = 2; /* seconds to wait, after a failure, for the others to leave too */
+/* seconds to wait, after a failure, for the others to leave too */
+static const double TOGETHER = 2;
 
 /* ---- out ---- */
 
@@ -43,7 +46,8 @@ static void flush(weir_net *n, int peer)
         wait_for_room(n, peer, w->kept > 0);
 }
 
-/* One who does not read for so long that the sockets and this buffer are full is not missing much. */
+/* One who does not read for so long that the sockets and this buffer are full is not missing
+ * much. */
 void weir_mpi_tell(weir_net *n, int peer, weir_word word, const void *body, size_t len)
 {
     word_link *w = &((mpi_link *)n->link)->word[peer];
@@ -62,7 +66,8 @@ void weir_mpi_tell(weir_net *n, int peer, weir_word word, const void *body, size
 
 /* ---- in ---- */
 
-/* Takes whole words out of what has come; false: these are none, and nothing behind them can be trusted. */
+/* Takes whole words out of what has come; false: these are none, and nothing behind them can be
+ * trusted. */
 static bool take_words(weir_net *n, int peer)
 {
     word_link *w = &((mpi_link *)n->link)->word[peer];
@@ -70,12 +75,14 @@ static bool take_words(weir_net *n, int peer)
     size_t at = 0;
 
     while (w->have - at >= sizeof head) {
-        if (!weir_frame_read(w->in + at, sizeof head, n->size, &head) || head.from != (uint32_t)peer ||
-            head.len > sizeof w->in - sizeof head || head.kind == WEIR_WORD_DATA || head.kind == WEIR_WORD_DONE)
+        if (!weir_frame_read(w->in + at, sizeof head, n->size, &head) ||
+            head.from != (uint32_t)peer || head.len > sizeof w->in - sizeof head ||
+            head.kind == WEIR_WORD_DATA || head.kind == WEIR_WORD_DONE)
             return false;
         if (w->have - at - sizeof head < head.len)
             break;
-        weir_life_word(n, peer, (weir_word)head.kind, head.doing, w->in + at + sizeof head, head.len);
+        weir_life_word(n, peer, (weir_word)head.kind, head.doing, w->in + at + sizeof head,
+                       head.len);
         at += sizeof head + head.len;
     }
     w->have -= at;
@@ -147,7 +154,8 @@ bool weir_mpi_words(weir_net *n)
     return any;
 }
 
-/* The kernel of a stopped process still acknowledges our signs of life; that of one behind a cut link does not. */
+/* The kernel of a stopped process still acknowledges our signs of life; that of one behind a cut
+ * link does not. */
 const char *weir_mpi_silence(weir_net *n, int peer, double seconds)
 {
     int fd = ((mpi_link *)n->link)->word[peer].fd;
@@ -156,8 +164,9 @@ const char *weir_mpi_silence(weir_net *n, int peer, double seconds)
 
     if (seconds < 1.8 || fd < 0 || getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &len))
         return "";
-    return info.tcpi_last_ack_recv > 750 * seconds ? ", and its machine does not answer: the link is cut, or the machine is down"
-                                                   : ", but its machine answers: it is stopped";
+    return info.tcpi_last_ack_recv > 750 * seconds
+               ? ", and its machine does not answer: the link is cut, or the machine is down"
+               : ", but its machine answers: it is stopped";
 }
 
 /* ---- the end ---- */
@@ -180,7 +189,8 @@ static void let_out(weir_net *n)
     }
 }
 
-/* What came in is read: closing with something unread would throw our last words away. True: the peer has nothing more to say. */
+/* What came in is read: closing with something unread would throw our last words away. True: the
+ * peer has nothing more to say. */
 static bool heard_out(word_link *w)
 {
     ssize_t got;
@@ -198,15 +208,16 @@ static bool is_to_blame(const weir_net *n, int peer)
     return false;
 }
 
-/* Some launchers end all ranks as soon as one has left with an error: so all who are well leave together, when each has told and
- * logged why. */
+/* Some launchers end all ranks as soon as one has left with an error: so all who are well leave
+ * together, when each has told and logged why. */
 static void wait_for_the_others(weir_net *n)
 {
     mpi_link *l = n->link;
     double limit = weir_mpi_now(n->sched) + TOGETHER;
 
     for (int p = 0; p < n->size; p++)
-        while (l->word[p].fd >= 0 && !is_to_blame(n, p) && !heard_out(&l->word[p]) && weir_mpi_now(n->sched) < limit) {
+        while (l->word[p].fd >= 0 && !is_to_blame(n, p) && !heard_out(&l->word[p]) &&
+               weir_mpi_now(n->sched) < limit) {
             struct pollfd event = {.fd = l->word[p].fd, .events = POLLIN};
             poll(&event, 1, 10);
         }

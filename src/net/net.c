@@ -15,9 +15,15 @@ weir_plugs weir_nets = worlds;
 
 /* ---- one rank ---- */
 
-weir_err weir_net_open(weir_net *n, weir_sched *s, const weir_world *world, void *self, const weir_place *place)
+weir_err weir_net_open(weir_net *n, weir_sched *s, const weir_world *world, void *self,
+                       const weir_place *place)
 {
-    *n = (weir_net){.sched = s, .world = world, .self = self, .rank = place->rank, .size = place->size, .strict = true};
+    *n = (weir_net){.sched = s,
+                    .world = world,
+                    .self = self,
+                    .rank = place->rank,
+                    .size = place->size,
+                    .strict = true};
     n->posted_tail = &n->posted;
     for (int i = 0; i < WEIR_SHELVES; i++)
         n->arrived[i].last = &n->arrived[i].first;
@@ -51,7 +57,8 @@ static weir_err first_fibre(void *arg)
     weir_err err = f->net->life ? weir_life_meet(f->net) : WEIR_OK;
 
     if (!err)
-        weir_log(WEIR_LOG_INFO, "net", "rank %d of %d has met all others over %s", f->net->rank, f->net->size, weir_net_name(f->net));
+        weir_log(WEIR_LOG_INFO, "net", "rank %d of %d has met all others over %s", f->net->rank,
+                 f->net->size, weir_net_name(f->net));
 
     if (!err)
         err = f->fn(f->net, f->arg);
@@ -93,7 +100,8 @@ static weir_err run_linked(first *f, const weir_place *place)
     return err;
 }
 
-weir_err weir_run_one(const weir_world *world, void *self, const weir_place *place, weir_err (*fn)(weir_net *, void *), void *arg)
+weir_err weir_run_one(const weir_world *world, void *self, const weir_place *place,
+                      weir_err (*fn)(weir_net *, void *), void *arg)
 {
     weir_sched sched;
     weir_net net;
@@ -101,7 +109,8 @@ weir_err weir_run_one(const weir_world *world, void *self, const weir_place *pla
     weir_err err;
 
     if (place->size < 1 || place->rank < 0 || place->rank >= place->size)
-        return weir_fail(WEIR_USAGE, "rank %d of %d: a rank is at least 0 and below the size", place->rank, place->size);
+        return weir_fail(WEIR_USAGE, "rank %d of %d: a rank is at least 0 and below the size",
+                         place->rank, place->size);
     WEIR_TRY(weir_sched_open(&sched, world));
     err = weir_net_open(&net, &sched, world, self, place);
     if (!err) {
@@ -141,13 +150,16 @@ static weir_err resolve_at(const weir_place *place, const char **spec)
     if (strcmp(*spec, "auto") || !place->mpi || place->size == 1)
         return *spec = resolve(*spec), WEIR_OK;
     if (!have("mpi"))
-        return weir_fail(WEIR_MISFIT, "%s started %d ranks, but this weir was built without MPI: install an MPI's mpicc (Debian: "
-                                      "libopenmpi-dev) and run make again",
+        return weir_fail(WEIR_MISFIT,
+                         "%s started %d ranks, but this weir was built without MPI: install an "
+                         "MPI's mpicc (Debian: "
+                         "libopenmpi-dev) and run make again",
                          place->source, place->size);
     return *spec = "mpi", WEIR_OK;
 }
 
-weir_err weir_net_run(const char *spec, const weir_place *place, weir_err (*fn)(weir_net *, void *), void *arg)
+weir_err weir_net_run(const char *spec, const weir_place *place, weir_err (*fn)(weir_net *, void *),
+                      void *arg)
 {
     const weir_world *world;
     weir_arena *arena;
@@ -221,7 +233,10 @@ weir_phase weir_net_doing(const weir_net *n, uint64_t *step)
     return (weir_phase)(doing & 0xff);
 }
 
-double weir_net_cost(weir_net *n, double nominal) { return n->world->cost ? n->world->cost(n, nominal) : nominal; }
+double weir_net_cost(weir_net *n, double nominal)
+{
+    return n->world->cost ? n->world->cost(n, nominal) : nominal;
+}
 
 static double stood(weir_net *n) { return n->world->stood ? n->world->stood(n) : 0; }
 
@@ -231,12 +246,15 @@ weir_err weir_net_spend(weir_net *n, double cost)
     double until = weir_net_now(n) + cost, before = stood(n), end;
 
     if (weir_sched_here(n->sched)) {
-        while (weir_net_now(n) < (end = until + (stood(n) - before)) && !n->closing && !atomic_load(&n->aborted))
+        while (weir_net_now(n) < (end = until + (stood(n) - before)) && !n->closing &&
+               !atomic_load(&n->aborted))
             weir_sched_block(n, end);
         if (atomic_load(&n->aborted))
-            return weir_fail((weir_err)atomic_load(&n->aborted), "this rank was given up while it computed");
+            return weir_fail((weir_err)atomic_load(&n->aborted),
+                             "this rank was given up while it computed");
     } else {
-        struct timespec t = {.tv_sec = (time_t)cost, .tv_nsec = (long)((cost - (double)(time_t)cost) * 1e9)};
+        struct timespec t = {.tv_sec = (time_t)cost,
+                             .tv_nsec = (long)((cost - (double)(time_t)cost) * 1e9)};
         while (nanosleep(&t, &t))
             ;
     }

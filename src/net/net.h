@@ -1,14 +1,18 @@
 /* net.h - the only door to peers, messages, time, tasks and failure.
  *
- * A weir_net is one rank. A rank runs tasks. FIBRES share the rank's comm thread, are switched only inside verbs marked [blocks], may
- * call every verb and need no locks. THREADS (compute, loader) may call only what is marked [any thread], and the queues of
- * weir_net_rt. In a simulated world all tasks of all ranks are fibres of one thread: block in no other way than through these
- * verbs, keep no static or thread-local state in tasks, keep stack frames small (64 KiB in all), read errno before the next verb.
+ * A weir_net is one rank. A rank runs tasks. FIBRES share the rank's comm thread, are switched only
+ * inside verbs marked [blocks], may call every verb and need no locks. THREADS (compute, loader)
+ * may call only what is marked [any thread], and the queues of weir_net_rt. In a simulated world
+ * all tasks of all ranks are fibres of one thread: block in no other way than through these verbs,
+ * keep no static or thread-local state in tasks, keep stack frames small (64 KiB in all), read
+ * errno before the next verb.
  *
- * Deadlines are absolute times of weir_net_now; 0 means "as long as the peers live": liveness is net's own business. A peer whose
- * process ended or whose link closed is lost (WEIR_LOST); one that has shown no sign of life for `timeout` seconds is given up
- * (WEIR_SILENT); a live but busy one is waited for up to `stall` seconds (WEIR_SILENT then, and the sentence says busy where).
- * The one who waits never needs to know which: the operation ends with the code, and weir_net_fault tells who, where and why. */
+ * Deadlines are absolute times of weir_net_now; 0 means "as long as the peers live": liveness is
+ * net's own business. A peer whose process ended or whose link closed is lost (WEIR_LOST); one that
+ * has shown no sign of life for `timeout` seconds is given up (WEIR_SILENT); a live but busy one is
+ * waited for up to `stall` seconds (WEIR_SILENT then, and the sentence says busy where). The one
+ * who waits never needs to know which: the operation ends with the code, and weir_net_fault tells
+ * who, where and why. */
 #ifndef WEIR_NET_NET_H
 #define WEIR_NET_NET_H
 #include "core/plug.h"
@@ -19,20 +23,22 @@ typedef struct weir_net weir_net;
 
 enum { WEIR_ANY = -1 }; /* any source */
 
-/* ---- tags: the caller's 64 bits are drawn here and nowhere else; net itself adds source and generation ---- */
+/* ---- tags: the caller's 64 bits are drawn here and nowhere else; net itself adds source and
+ * generation ---- */
 /*      63..56 channel   55..24 turn (a step, or a group's running number)   23..0 part */
 typedef enum {
     WEIR_CHANNEL_TEST = 1,
-    WEIR_CHANNEL_COLL,   /* collectives; turn: the group's running number */
-    WEIR_CHANNEL_AGREE,  /* membership after a loss */
-    WEIR_CHANNEL_SERVE,  /* requests to a serving task: the only channel received with a wildcard */
-    WEIR_CHANNEL_PEERS   /* letters of one worker to all others; turn: the sender's step, part: the lane */
+    WEIR_CHANNEL_COLL,  /* collectives; turn: the group's running number */
+    WEIR_CHANNEL_AGREE, /* membership after a loss */
+    WEIR_CHANNEL_SERVE, /* requests to a serving task: the only channel received with a wildcard */
+    /* letters of one worker to all others; turn: the sender's step, part: the lane */
+    WEIR_CHANNEL_PEERS
 } weir_channel;
 static inline uint64_t weir_tag(weir_channel channel, uint32_t turn, uint32_t part)
 {
     return (uint64_t)channel << 56 | (uint64_t)turn << 24 | (part & 0xffffffu);
 }
-#define WEIR_EXACT UINT64_MAX                   /* mask: the whole tag must match */
+#define WEIR_EXACT UINT64_MAX                     /* mask: the whole tag must match */
 #define WEIR_WHOLE_CHANNEL ((uint64_t)0xff << 56) /* mask: any message of the channel */
 
 /* ---- operations ---- */
@@ -42,14 +48,17 @@ typedef struct weir_wake {
     void (*fn)(struct weir_wake *);
 } weir_wake;
 
-/* One transfer. The caller's memory; from start until done it belongs to net: it must not move, nor lie in a frame that returns. */
+/* One transfer. The caller's memory; from start until done it belongs to net: it must not move, nor
+ * lie in a frame that returns. */
 typedef struct weir_op {
     bool done;
     weir_err err;       /* when done: WEIR_OK, or why not: LOST, SILENT, STALE, BIG */
     int peer;           /* when done: who sent it; after LOST or SILENT: who was lost first */
     uint64_t tag, mask; /* when done: the message's tag */
     size_t len, cap;    /* len: bytes sent or received */
-    void *data;         /* send: the bytes. recv: the caller's buffer, or (cap 0) net's, 8-aligned, until weir_net_release */
+    /* send: the bytes. recv: the caller's buffer, or (cap 0) net's, 8-aligned, until
+     * weir_net_release */
+    void *data;
     /* from here on: net's */
     struct weir_op *next;
     struct weir_fibre_task *waiter;
@@ -59,22 +68,26 @@ typedef struct weir_op {
     weir_wake wake;
 } weir_op;
 
-/* Starts a send; never blocks. The bytes are lent, unchanged, until done; one buffer may be lent to many sends. Done means "yours
- * again", neither received nor matched; but it MAY come only once the peer has matched it (mpi, sim): never wait for a send
- * before posting the receive that your peer needs to get on. data NULL, len > 0: a size without content (dry). To self: allowed. */
+/* Starts a send; never blocks. The bytes are lent, unchanged, until done; one buffer may be lent to
+ * many sends. Done means "yours again", neither received nor matched; but it MAY come only once the
+ * peer has matched it (mpi, sim): never wait for a send before posting the receive that your peer
+ * needs to get on. data NULL, len > 0: a size without content (dry). To self: allowed. */
 void weir_net_send(weir_net *, int peer, uint64_t tag, const void *data, size_t len, weir_op *);
-/* Starts a receive of one message of this generation with (tag & mask) equal, from peer or WEIR_ANY; never blocks. Messages of one
- * sender match in the order sent, receives in the order posted, wildcard or not. cap > 0: lands in buf; a longer one is consumed
- * and gives WEIR_BIG. buf NULL, cap 0: any length, lent in op->data. Messages nobody asked for yet are held whole, up to a limit
- * beyond which their sender is given up: programs bound what they send unasked. */
-void weir_net_recv(weir_net *, int peer, uint64_t tag, uint64_t mask, void *buf, size_t cap, weir_op *);
+/* Starts a receive of one message of this generation with (tag & mask) equal, from peer or
+ * WEIR_ANY; never blocks. Messages of one sender match in the order sent, receives in the order
+ * posted, wildcard or not. cap > 0: lands in buf; a longer one is consumed and gives WEIR_BIG. buf
+ * NULL, cap 0: any length, lent in op->data. Messages nobody asked for yet are held whole, up to a
+ * limit beyond which their sender is given up: programs bound what they send unasked. */
+void weir_net_recv(weir_net *, int peer, uint64_t tag, uint64_t mask, void *buf, size_t cap,
+                   weir_op *);
 /* Gives a lent message back; harmless otherwise. */
 void weir_net_release(weir_net *, weir_op *);
-/* [blocks] until one of ops (NULLs skipped) is done: *which is its index, then see its err. WEIR_LATE: none is, all stay in flight. */
+/* [blocks] until one of ops (NULLs skipped) is done: *which is its index, then see its err.
+ * WEIR_LATE: none is, all stay in flight. */
 weir_err weir_net_wait(weir_net *, weir_op **ops, int n, double deadline, int *which);
-/* On return all are done and all memory is the caller's: receives unposted, lent messages given back, sends let out; a peer that does
- * not take what is on its way to it within a second is given up. No other fibre runs meanwhile. Every error path calls it before
- * its buffers go. */
+/* On return all are done and all memory is the caller's: receives unposted, lent messages given
+ * back, sends let out; a peer that does not take what is on its way to it within a second is given
+ * up. No other fibre runs meanwhile. Every error path calls it before its buffers go. */
 void weir_net_cancel(weir_net *, weir_op **ops, int n);
 
 /* Writes the sentence of a done operation's error (who, where, why) and returns its code. */
@@ -83,26 +96,38 @@ weir_err weir_net_why(weir_net *, const weir_op *);
 /* Written once over the verbs above; on an error they have cancelled what they started. [blocks] */
 weir_err weir_net_send_wait(weir_net *, int peer, uint64_t tag, const void *, size_t);
 weir_err weir_net_recv_wait(weir_net *, int peer, uint64_t tag, void *, size_t cap, size_t *len);
-/* Waits for all n (an array, not pointers); the first error is returned with its sentence, the rest stay in flight. */
+/* Waits for all n (an array, not pointers); the first error is returned with its sentence, the rest
+ * stay in flight. */
 weir_err weir_net_wait_all(weir_net *, weir_op *ops, int n, double deadline);
 
 /* ---- failure ---- */
-/* A lost peer completes every op that names it, sends included, once their bytes are free. Strict (the default): it also ends the
- * generation: posted receives and everything started later fail, peer = the first member lost. Not strict (servers): a WEIR_ANY
- * receive completes once per lost peer, as if that were its message; post it again. Before a rank leaves on an error its
- * net tells the others the first cause, so that no one blames the messenger; one that leaves in order says goodbye, and is not lost:
- * only what still waits for something from it, by name, ends with WEIR_LOST. */
+/* A lost peer completes every op that names it, sends included, once their bytes are free. Strict
+ * (the default): it also ends the generation: posted receives and everything started later fail,
+ * peer = the first member lost. Not strict (servers): a WEIR_ANY receive completes once per lost
+ * peer, as if that were its message; post it again. Before a rank leaves on an error its net tells
+ * the others the first cause, so that no one blames the messenger; one that leaves in order says
+ * goodbye, and is not lost: only what still waits for something from it, by name, ends with
+ * WEIR_LOST. */
 void weir_net_strict(weir_net *, bool);
 bool weir_net_alive(weir_net *, int peer);
 
-/* What a rank was last heard doing. Shown to peers (and to the launcher, at once) with every sign of life. */
+/* What a rank was last heard doing. Shown to peers (and to the launcher, at once) with every sign
+ * of life. */
 typedef enum {
-    WEIR_PHASE_START, WEIR_PHASE_LOAD, WEIR_PHASE_COMPUTE, WEIR_PHASE_EXCHANGE, WEIR_PHASE_UPDATE, WEIR_PHASE_EVAL,
-    WEIR_PHASE_SAVE, WEIR_PHASE_END, WEIR_PHASES
+    WEIR_PHASE_START,
+    WEIR_PHASE_LOAD,
+    WEIR_PHASE_COMPUTE,
+    WEIR_PHASE_EXCHANGE,
+    WEIR_PHASE_UPDATE,
+    WEIR_PHASE_EVAL,
+    WEIR_PHASE_SAVE,
+    WEIR_PHASE_END,
+    WEIR_PHASES
 } weir_phase;
 const char *weir_phase_name(weir_phase);
 void weir_net_phase(weir_net *, weir_phase, uint64_t step); /* [any thread]; a store, no more */
-weir_phase weir_net_doing(const weir_net *, uint64_t *step);   /* [any thread] what this rank said last */
+/* [any thread] what this rank said last */
+weir_phase weir_net_doing(const weir_net *, uint64_t *step);
 
 /* The first failure this rank knows of: code WEIR_OK if none. */
 typedef struct weir_fault {
@@ -112,49 +137,64 @@ typedef struct weir_fault {
     int pid;
     weir_phase phase; /* what that rank was doing */
     uint64_t step;
-    double silent;   /* seconds since its last sign of life */
-    weir_err cause;  /* the code of its own that it left with, if it told; `what` is its sentence then */
-    char what[200];  /* "ended", "was silent for 30.2 s" */
+    double silent; /* seconds since its last sign of life */
+    /* the code of its own that it left with, if it told; `what` is its sentence then */
+    weir_err cause;
+    char what[200]; /* "ended", "was silent for 30.2 s" */
 } weir_fault;
 void weir_net_fault(weir_net *, weir_fault *);
-/* [any thread] gives up: every operation of this rank ends with `code`; used when compute fails while the exchange waits. */
+/* [any thread] gives up: every operation of this rank ends with `code`; used when compute fails
+ * while the exchange waits. */
 void weir_net_abort(weir_net *, weir_err code);
 /* Somebody is lost, and the generation with it: whoever computes for it can stop. [any thread] */
 bool weir_net_over(const weir_net *);
-/* Why nothing can be started here any more, in words: who was lost, or what this rank was given up for. WEIR_OK: something can. */
+/* Why nothing can be started here any more, in words: who was lost, or what this rank was given up
+ * for. WEIR_OK: something can. */
 weir_err weir_net_lost(weir_net *);
 
-/* From now on generation `generation` with these members: older ops end WEIR_STALE, older messages are dropped on arrival, newer ones
- * kept until we follow. A member lost meanwhile is reported, not forgotten. Agreeing on generation, members and step is the
- * caller's: ranks may have been one step apart. */
+/* From now on generation `generation` with these members: older ops end WEIR_STALE, older messages
+ * are dropped on arrival, newer ones kept until we follow. A member lost meanwhile is reported, not
+ * forgotten. Agreeing on generation, members and step is the caller's: ranks may have been one step
+ * apart. */
 void weir_net_renew(weir_net *, int generation, const int *members, int count);
 int weir_net_generation(const weir_net *);
 
 /* ---- time and tasks ---- */
-double weir_net_now(weir_net *);                 /* [any thread] seconds, monotonic or virtual */
-weir_err weir_net_spend(weir_net *, double cost); /* [blocks] a simulated rank computes that long, pauses not counted; a real one sleeps: tests only */
-double weir_net_cost(weir_net *, double nominal); /* what so many seconds of work take this rank now: drawn in sim; real worlds: as many */
-void weir_net_yield(weir_net *);                 /* [blocks] in long loops on the comm thread: progress, and other fibres' turn */
-/* A fibre must have ended before the first one returns (join it); one that has not finds its operations ended with WEIR_STALE. */
+double weir_net_now(weir_net *); /* [any thread] seconds, monotonic or virtual */
+/* [blocks] a simulated rank computes that long, pauses not counted; a real one sleeps: tests
+ * only */
+weir_err weir_net_spend(weir_net *, double cost);
+/* what so many seconds of work take this rank now: drawn in sim; real worlds: as many */
+double weir_net_cost(weir_net *, double nominal);
+/* [blocks] in long loops on the comm thread: progress, and other fibres' turn */
+void weir_net_yield(weir_net *);
+/* A fibre must have ended before the first one returns (join it); one that has not finds its
+ * operations ended with WEIR_STALE. */
 typedef struct weir_fibre_task weir_fibre_task;
-weir_err weir_net_fibre(weir_net *, const char *name, weir_err (*fn)(void *), void *arg, weir_fibre_task **);
+weir_err weir_net_fibre(weir_net *, const char *name, weir_err (*fn)(void *), void *arg,
+                        weir_fibre_task **);
 weir_err weir_net_fibre_join(weir_net *, weir_fibre_task *); /* [blocks] gives what fn returned */
-/* Queues made by it join fibres and threads of this rank; tasks started by it are threads, to be joined before the first fibre returns.
- * A get or a join by a fibre [blocks] only that fibre. */
+/* Queues made by it join fibres and threads of this rank; tasks started by it are threads, to be
+ * joined before the first fibre returns. A get or a join by a fibre [blocks] only that fibre. */
 weir_rt *weir_net_rt(weir_net *);
 
 /* ---- the world ---- */
 /* Where this rank is. Found by weir_place_find (place.h). */
 typedef struct weir_place {
     int rank, size, local_rank, local_size;
-    char source[24];     /* what told: "flags", "torchrun", "weir", "openmpi", "pmi", "slurm", "alone" */
-    bool mpi;            /* it started MPI for us, too */
+    /* what told: "flags", "torchrun", "weir", "openmpi", "pmi", "slurm", "alone" */
+    char source[24];
+    bool mpi; /* it started MPI for us, too */
     char host[64];
-    char run_dir[128];   /* private directory for this run's sockets; "" when alone. Any rank may make it; it is gone once all have met */
+    /* private directory for this run's sockets; "" when alone. Any rank may make it; it is gone
+     * once all have met */
+    char run_dir[128];
     char rendezvous[128]; /* HOST:PORT; "" on one machine */
-    char job[64];        /* a launcher's name for this run: processes of another are refused; "" if it gave none */
-    const char *key;     /* the file with the cluster's key; NULL: none. The caller's, for as long as the run */
-    bool insecure;       /* a run that listens beyond this machine may do without a key */
+    /* a launcher's name for this run: processes of another are refused; "" if it gave none */
+    char job[64];
+    /* the file with the cluster's key; NULL: none. The caller's, for as long as the run */
+    const char *key;
+    bool insecure; /* a run that listens beyond this machine may do without a key */
     double timeout, stall;
     struct weir_board *board; /* where a launcher watches what we do (launch.h); NULL: nobody */
 } weir_place;
@@ -162,15 +202,19 @@ typedef struct weir_place {
 /* Facts that options are judged by. */
 typedef struct weir_net_facts {
     bool loses, joins, encrypts, shares;
-    bool simulated;     /* all ranks in one process, time is virtual */
-    bool costs, varies; /* the spec says what work costs; and that this is drawn, or differs between ranks */
-    int ranks;          /* as many as the spec itself says; 0: it does not */
+    bool simulated; /* all ranks in one process, time is virtual */
+    /* the spec says what work costs; and that this is drawn, or differs between ranks */
+    bool costs, varies;
+    int ranks; /* as many as the spec itself says; 0: it does not */
 } weir_net_facts;
 
-/* Opens the world named by spec ("auto": the one that fits the place), runs fn as the first fibre of each rank that lives in this process, says goodbye (or tells why
- * not), closes. Gives fn's error, or that of opening. */
-weir_err weir_net_run(const char *spec, const weir_place *, weir_err (*fn)(weir_net *, void *), void *arg);
-weir_err weir_net_check(const char *spec, weir_net_facts *); /* is there such a world, and what can it do */
+/* Opens the world named by spec ("auto": the one that fits the place), runs fn as the first fibre
+ * of each rank that lives in this process, says goodbye (or tells why not), closes. Gives fn's
+ * error, or that of opening. */
+weir_err weir_net_run(const char *spec, const weir_place *, weir_err (*fn)(weir_net *, void *),
+                      void *arg);
+/* is there such a world, and what can it do */
+weir_err weir_net_check(const char *spec, weir_net_facts *);
 extern weir_plugs weir_nets;
 
 int weir_net_rank(const weir_net *), weir_net_size(const weir_net *);
@@ -178,40 +222,51 @@ const char *weir_net_name(const weir_net *); /* "zmq" */
 /* Ranks that share a machine's memory have the same number: the lowest rank there. */
 int weir_net_machine(const weir_net *, int rank);
 int weir_net_here(const weir_net *); /* ranks on this one's machine, itself included */
-bool weir_net_simulated(const weir_net *);   /* all ranks live in this process, and time is virtual */
-bool weir_net_dry(const weir_net *);         /* move sizes; do not touch (nor allocate) floats */
-typedef struct weir_net_count { uint64_t sent, received, messages, copied; } weir_net_count;
-weir_net_count weir_net_counted(const weir_net *); /* payload bytes given to the wire and taken from it */
+/* all ranks live in this process, and time is virtual */
+bool weir_net_simulated(const weir_net *);
+bool weir_net_dry(const weir_net *); /* move sizes; do not touch (nor allocate) floats */
+typedef struct weir_net_count {
+    uint64_t sent, received, messages, copied;
+} weir_net_count;
+/* payload bytes given to the wire and taken from it */
+weir_net_count weir_net_counted(const weir_net *);
 
 /* ---- memory that ranks of one machine have in common: weir_net_share, below the groups ---- */
-/* Can ranks with the same weir_net_machine share memory: a world of real processes, that moves real bytes. */
+/* Can ranks with the same weir_net_machine share memory: a world of real processes, that moves real
+ * bytes. */
 bool weir_net_shares(const weir_net *);
 /* A word in common memory that one rank raises and others wait for; it may wrap. */
-typedef struct weir_flag { _Atomic uint32_t value, sleepers; } weir_flag;
+typedef struct weir_flag {
+    _Atomic uint32_t value, sleepers;
+} weir_flag;
 /* All that this rank wrote before is there for whoever sees the flag at `value`. */
 void weir_net_raise(weir_flag *, uint32_t value);
-/* [blocks] until `peer` has raised its flag to `value` or beyond. Yields, then sleeps, with an eye on liveness: ends as a receive from
- * that peer would, and with its sentence. */
+/* [blocks] until `peer` has raised its flag to `value` or beyond. Yields, then sleeps, with an eye
+ * on liveness: ends as a receive from that peer would, and with its sentence. */
 weir_err weir_net_await(weir_net *, int peer, weir_flag *, uint32_t value);
 /* What went through common memory, counted as if a wire had carried it. */
 void weir_net_count_shared(weir_net *, uint64_t sent, uint64_t received);
 
 /* ---- groups ---- */
-/* Some ranks in a fixed order, with a running number that keeps their collectives apart. Made alike on all members. */
+/* Some ranks in a fixed order, with a running number that keeps their collectives apart. Made alike
+ * on all members. */
 typedef struct weir_group {
     weir_net *net;
-    int *member; /* ranks of the net */
-    int size, me; /* me: this rank's place among the members */
-    unsigned id; /* which group: ids differ between groups that share a member */
+    int *member;   /* ranks of the net */
+    int size, me;  /* me: this rank's place among the members */
+    unsigned id;   /* which group: ids differ between groups that share a member */
     uint32_t turn; /* collectives so far */
-    struct weir_flight *flight; /* where the last of them are recorded (coll/flight.h); NULL: nowhere */
+    /* where the last of them are recorded (coll/flight.h); NULL: nowhere */
+    struct weir_flight *flight;
 } weir_group;
 weir_err weir_group_all(weir_net *, weir_arena *, weir_group *);
-weir_err weir_group_make(weir_net *, unsigned id, const int *members, int count, weir_arena *, weir_group *);
+weir_err weir_group_make(weir_net *, unsigned id, const int *members, int count, weir_arena *,
+                         weir_group *);
 
-/* Zeroed memory that all members see, each at an address of its own: page-aligned, pages taken when first touched. Every member calls it
- * with the same size and turn (of WEIR_CHANNEL_COLL). It has no name, and is gone when the last member has unmapped it or has ended,
- * however. WEIR_MISFIT on all members, with one sentence, where one of them may not see it. [blocks] */
+/* Zeroed memory that all members see, each at an address of its own: page-aligned, pages taken when
+ * first touched. Every member calls it with the same size and turn (of WEIR_CHANNEL_COLL). It has
+ * no name, and is gone when the last member has unmapped it or has ended, however. WEIR_MISFIT on
+ * all members, with one sentence, where one of them may not see it. [blocks] */
 weir_err weir_net_share(weir_group *, uint32_t turn, size_t bytes, void **);
 void weir_net_unshare(void *, size_t bytes);
 #endif

@@ -1,4 +1,5 @@
-/* place.c - which rank am I. Flags and variables come from users and launchers: wrong ones are refused by name. */
+/* place.c - which rank am I. Flags and variables come from users and launchers: wrong ones are
+ * refused by name. */
 #include "net/place.h"
 #include "net/launch.h"
 #include <errno.h>
@@ -15,7 +16,8 @@ weir_err weir_place_number(const char *name, const char *text, long least, long 
     errno = 0;
     x = strtol(text, &end, 10);
     if (end == text || *end || errno || x < least || x > most)
-        return weir_fail(WEIR_USAGE, "%s=%.40s: a whole number from %ld to %ld was expected", name, text, least, most);
+        return weir_fail(WEIR_USAGE, "%s=%.40s: a whole number from %ld to %ld was expected", name,
+                         text, least, most);
     *out = (int)x;
     return WEIR_OK;
 }
@@ -36,19 +38,29 @@ static weir_err check_rendezvous(const char *name, const char *text)
 
     if (!colon || colon == text || strpbrk(text, " \t\n/"))
         return weir_fail(WEIR_USAGE, "%s=%.100s: HOST:PORT was expected", name, text);
-    return weir_place_number(name, colon + 1, 1, 65535, &port) ? weir_fail(WEIR_USAGE, "%s=%.100s: a port from 1 to 65535 was expected behind the colon", name, text) : WEIR_OK;
+    return weir_place_number(name, colon + 1, 1, 65535, &port)
+               ? weir_fail(WEIR_USAGE,
+                           "%s=%.100s: a port from 1 to 65535 was expected behind the colon", name,
+                           text)
+               : WEIR_OK;
 }
 
 static weir_err from_flags(int rank, int size, const char *rendezvous, weir_place *p)
 {
-    const char *missing = rank == -1 ? "--rank" : size == 0 ? "--size" : !rendezvous && size > 1 ? "--rendezvous" : NULL;
+    const char *missing = rank == -1                ? "--rank"
+                          : size == 0               ? "--size"
+                          : !rendezvous && size > 1 ? "--rendezvous"
+                                                    : NULL;
 
     if (missing)
-        return weir_fail(WEIR_USAGE, "%s is missing: --rank, --size and --rendezvous go together", missing);
+        return weir_fail(WEIR_USAGE, "%s is missing: --rank, --size and --rendezvous go together",
+                         missing);
     if (size < 1 || size > WEIR_RANKS_MAX)
-        return weir_fail(WEIR_USAGE, "--size %d: a number from 1 to %d was expected", size, WEIR_RANKS_MAX);
+        return weir_fail(WEIR_USAGE, "--size %d: a number from 1 to %d was expected", size,
+                         WEIR_RANKS_MAX);
     if (rank < 0 || rank >= size)
-        return weir_fail(WEIR_USAGE, "--rank %d: a number from 0 to %d was expected", rank, size - 1);
+        return weir_fail(WEIR_USAGE, "--rank %d: a number from 0 to %d was expected", rank,
+                         size - 1);
     p->rank = rank;
     p->size = size;
     strcpy(p->source, "flags");
@@ -58,7 +70,8 @@ static weir_err from_flags(int rank, int size, const char *rendezvous, weir_plac
     return copy("--rendezvous", rendezvous, p->rendezvous, sizeof p->rendezvous);
 }
 
-static const char *const variables[] = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"};
+static const char *const variables[] = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR",
+                                        "MASTER_PORT"};
 enum { RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT, VARIABLES };
 
 /* All of the set, or (*found false) none of it. */
@@ -75,7 +88,8 @@ static weir_err read_variables(const char *value[VARIABLES], bool *found)
     }
     if (present && missing)
         return weir_fail(WEIR_USAGE,
-                         "%s is not set, but %s is: RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT go together",
+                         "%s is not set, but %s is: RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and "
+                         "MASTER_PORT go together",
                          missing, present);
     *found = present;
     return WEIR_OK;
@@ -95,10 +109,12 @@ static weir_err from_launcher(const char *run, weir_place *p)
     return copy("WEIR_RUN", run, p->run_dir, sizeof p->run_dir);
 }
 
-/* torchrun's agent keeps MASTER_PORT for itself, so ranks meet one above it (below, at the last one). */
+/* torchrun's agent keeps MASTER_PORT for itself, so ranks meet one above it (below, at the last
+ * one). */
 static weir_err from_torchrun(const char *host, const char *port_text, weir_place *p)
 {
-    const char *id = getenv("TORCHELASTIC_RUN_ID"), *restarts = getenv("TORCHELASTIC_RESTART_COUNT");
+    const char *id = getenv("TORCHELASTIC_RUN_ID"),
+               *restarts = getenv("TORCHELASTIC_RESTART_COUNT");
     char at[256];
     int port;
 
@@ -110,7 +126,8 @@ static weir_err from_torchrun(const char *host, const char *port_text, weir_plac
     WEIR_TRY(check_rendezvous("MASTER_ADDR", at));
     strcpy(p->source, "torchrun");
     if (id)
-        snprintf(p->job, sizeof p->job, "torchrun %.32s attempt %.8s", id, restarts ? restarts : "0");
+        snprintf(p->job, sizeof p->job, "torchrun %.32s attempt %.8s", id,
+                 restarts ? restarts : "0");
     return copy("MASTER_ADDR", at, p->rendezvous, sizeof p->rendezvous);
 }
 
@@ -123,7 +140,8 @@ static weir_err from_variables(const char *const value[VARIABLES], weir_place *p
     p->local_size = p->size;
     if (local)
         WEIR_TRY(weir_place_number("LOCAL_WORLD_SIZE", local, 1, p->size, &p->local_size));
-    WEIR_TRY(weir_place_number("LOCAL_RANK", value[LOCAL_RANK], 0, p->local_size - 1, &p->local_rank));
+    WEIR_TRY(
+        weir_place_number("LOCAL_RANK", value[LOCAL_RANK], 0, p->local_size - 1, &p->local_rank));
     return run ? from_launcher(run, p) : from_torchrun(value[MASTER_ADDR], value[MASTER_PORT], p);
 }
 
@@ -133,7 +151,8 @@ typedef struct launcher {
     const char *source, *rank, *size, *local_rank, *local_size;
 } launcher;
 static const launcher launchers[] = {
-    {"openmpi", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"},
+    {"openmpi", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
+     "OMPI_COMM_WORLD_LOCAL_SIZE"},
     {"pmi", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
     {"slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "none"},
 };
@@ -141,15 +160,18 @@ static const launcher launchers[] = {
 /* A job's script has Slurm's variables too, but is no rank: only what srun starts is in a step. */
 static bool present(const launcher *l)
 {
-    return (getenv(l->rank) || getenv(l->size)) && (strcmp(l->source, "slurm") || (getenv("SLURM_STEP_ID") && getenv(l->rank)));
+    return (getenv(l->rank) || getenv(l->size)) &&
+           (strcmp(l->source, "slurm") || (getenv("SLURM_STEP_ID") && getenv(l->rank)));
 }
 
 static weir_err from_other(const launcher *l, weir_place *p)
 {
-    const char *rank = getenv(l->rank), *size = getenv(l->size), *local = getenv(l->local_rank), *count = getenv(l->local_size);
+    const char *rank = getenv(l->rank), *size = getenv(l->size), *local = getenv(l->local_rank),
+               *count = getenv(l->local_size);
 
     if (!rank || !size)
-        return weir_fail(WEIR_USAGE, "%s is not set, but %s is: they go together", rank ? l->size : l->rank, rank ? l->rank : l->size);
+        return weir_fail(WEIR_USAGE, "%s is not set, but %s is: they go together",
+                         rank ? l->size : l->rank, rank ? l->rank : l->size);
     WEIR_TRY(weir_place_number(l->size, size, 1, WEIR_RANKS_MAX, &p->size));
     WEIR_TRY(weir_place_number(l->rank, rank, 0, p->size - 1, &p->rank));
     if (count)

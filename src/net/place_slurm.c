@@ -54,26 +54,40 @@ static const char *either(const char *first, const char *second)
     return value && *value ? value : getenv(second);
 }
 
-/* A port of its own for every step of every job, as far as numbers go; below those that the system gives away itself. */
-static int port_of(long job, long step) { return 20000 + (int)((unsigned long)(job * 31 + step) % 10000); }
+/* A port of its own for every step of every job, as far as numbers go; below those that the system
+ * gives away itself. */
+static int port_of(long job, long step)
+{
+    return 20000 + (int)((unsigned long)(job * 31 + step) % 10000);
+}
 
 weir_err weir_place_slurm(weir_place *p)
 {
-    const char *list = either("SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST"), *from = getenv("SLURM_STEP_NODELIST") == list ? "STEP" : "JOB", *tasks = either("SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE");
-    const char *job = either("SLURM_JOB_ID", "SLURM_JOBID"), *step = getenv("SLURM_STEP_ID"), *node = getenv("SLURM_NODEID");
+    const char *list = either("SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST"),
+               *from = getenv("SLURM_STEP_NODELIST") == list ? "STEP" : "JOB",
+               *tasks = either("SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE");
+    const char *job = either("SLURM_JOB_ID", "SLURM_JOBID"), *step = getenv("SLURM_STEP_ID"),
+               *node = getenv("SLURM_NODEID");
     int index = 0, here;
     char host[100];
 
     if (!list || !job || !step)
-        return weir_fail(WEIR_USAGE, "%s is not set in a step of Slurm's", !list ? "SLURM_JOB_NODELIST" : !job ? "SLURM_JOB_ID" : "SLURM_STEP_ID");
+        return weir_fail(WEIR_USAGE, "%s is not set in a step of Slurm's",
+                         !list  ? "SLURM_JOB_NODELIST"
+                         : !job ? "SLURM_JOB_ID"
+                                : "SLURM_STEP_ID");
     if (!weir_slurm_first_host(list, host, sizeof host))
-        return weir_fail(WEIR_USAGE, "SLURM_%s_NODELIST=%.100s cannot be read as a list of hosts: name the first one yourself, with --rank, --size and --rendezvous HOST:PORT", from, list);
+        return weir_fail(WEIR_USAGE,
+                         "SLURM_%s_NODELIST=%.100s cannot be read as a list of hosts: name the "
+                         "first one yourself, with --rank, --size and --rendezvous HOST:PORT",
+                         from, list);
     if (node)
         WEIR_TRY(weir_place_number("SLURM_NODEID", node, 0, WEIR_RANKS_MAX, &index));
     here = tasks ? weir_slurm_tasks(tasks, index) : 0;
     if (here > 0 && here <= p->size)
         p->local_size = here;
     snprintf(p->job, sizeof p->job, "slurm %.24s step %.24s", job, step);
-    snprintf(p->rendezvous, sizeof p->rendezvous, "%s:%d", host, port_of(strtol(job, NULL, 10), strtol(step, NULL, 10)));
+    snprintf(p->rendezvous, sizeof p->rendezvous, "%s:%d", host,
+             port_of(strtol(job, NULL, 10), strtol(step, NULL, 10)));
     return WEIR_OK;
 }

@@ -1,5 +1,5 @@
-/* queue.c - the weir_rt of a rank: queues between its fibres and threads, and threads that a fibre can join without stopping the
- * others. */
+/* queue.c - the weir_rt of a rank: queues between its fibres and threads, and threads that a fibre
+ * can join without stopping the others. */
 #include "net/world.h"
 #include <errno.h>
 #include <stdio.h>
@@ -11,7 +11,8 @@ static double now(weir_rt *rt) { return weir_net_now(net_of(rt)); }
 
 /* ---- threads ---- */
 
-/* Two hold it: who joins, and the wake that tells the comm thread of its end. The last one frees it. */
+/* Two hold it: who joins, and the wake that tells the comm thread of its end. The last one frees
+ * it. */
 typedef struct thread {
     weir_task task; /* first */
     weir_task *real;
@@ -49,7 +50,8 @@ static weir_err body(void *arg)
     return err;
 }
 
-static weir_err start(weir_rt *rt, const char *name, weir_err (*fn)(void *), void *arg, weir_task **out)
+static weir_err start(weir_rt *rt, const char *name, weir_err (*fn)(void *), void *arg,
+                      weir_task **out)
 {
     thread *t = calloc(1, sizeof *t);
     weir_err err;
@@ -76,7 +78,8 @@ static weir_err join(weir_task *task)
     thread *t = (thread *)task;
     weir_err err;
 
-    if (weir_sched_here(t->net->sched) && t->net->sched->current) { /* else a thread joins: `joiner` is the comm thread's alone */
+    /* else a thread joins: `joiner` is the comm thread's alone */
+    if (weir_sched_here(t->net->sched) && t->net->sched->current) {
         while (!t->ended) {
             t->joiner = t->net->sched->current;
             weir_sched_block(t->net, WEIR_NEVER);

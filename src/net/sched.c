@@ -1,7 +1,7 @@
 /* sched.c - fibres of one comm thread: who runs next, and who is woken by what.
  *
- * A fibre that blocks looks for the next one itself and, if there is none, waits for the world on its own stack: a message for
- * the fibre that waits costs no switch at all. */
+ * A fibre that blocks looks for the next one itself and, if there is none, waits for the world on
+ * its own stack: a message for the fibre that waits costs no switch at all. */
 #include "net/world.h"
 #include <errno.h>
 #include <stdio.h>
@@ -45,7 +45,8 @@ bool weir_sched_drain(weir_sched *s)
     return true;
 }
 
-/* Announced before the last look: whoever hands something over after that look sees the sleeper and rings. */
+/* Announced before the last look: whoever hands something over after that look sees the sleeper and
+ * rings. */
 bool weir_sched_sleep(weir_sched *s)
 {
     atomic_store(&s->asleep, 1);
@@ -78,7 +79,8 @@ void weir_sched_wake(weir_fibre_task *t)
 {
     if (weir_sched_here(t->net->sched))
         weir_sched_ready(t);
-    else if (!atomic_exchange(&t->waking, true)) /* a wake that is on its way must not be pushed again */
+    /* a wake that is on its way must not be pushed again */
+    else if (!atomic_exchange(&t->waking, true))
         weir_sched_remote(t->net->sched, &t->wake);
 }
 
@@ -174,7 +176,8 @@ void weir_sched_block(weir_net *n, double deadline)
     me->blocked = false;
 }
 
-/* A rank that only looks, again and again, would stop a virtual clock: there it is set back by the least a deadline takes. */
+/* A rank that only looks, again and again, would stop a virtual clock: there it is set back by the
+ * least a deadline takes. */
 void weir_sched_look(weir_net *n)
 {
     if (n->world->arm)
@@ -213,7 +216,8 @@ static void body(void *arg)
     weir_fibre_leave(t->fibre, stage(s, choose(s)));
 }
 
-weir_err weir_net_fibre(weir_net *n, const char *name, weir_err (*fn)(void *), void *arg, weir_fibre_task **out)
+weir_err weir_net_fibre(weir_net *n, const char *name, weir_err (*fn)(void *), void *arg,
+                        weir_fibre_task **out)
 {
     weir_sched *s = n->sched;
     weir_fibre_task *t = calloc(1, sizeof *t);

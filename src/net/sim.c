@@ -1,4 +1,5 @@
-/* sim.c - a virtual cluster in one process: its options, a run from the first event to the last, the world's table. See sim.h. */
+/* sim.c - a virtual cluster in one process: its options, a run from the first event to the last,
+ * the world's table. See sim.h. */
 #include "net/sim.h"
 #include "core/log.h"
 #include <stdio.h>
@@ -9,34 +10,59 @@ enum { RANKS_MAX = 1 << 20, STACK = 1 << 20, DRY_STACK = 64 << 10 };
 #define AT(field) offsetof(weir_sim_options, field)
 static const weir_opt options[] = {
     WEIR_WORLD_OPTIONS,
-    {"nodes", WEIR_OPT_INT, AT(nodes), "0", "ranks (0: as many as --workers)", .min = 0, .max = RANKS_MAX},
-    {"latency", WEIR_OPT_TIME, AT(latency), "50us", "from one node to another", .min = 0, .max = 1e6},
-    {"rate", WEIR_OPT_RATE, AT(rate), "1G", "bits a second of a node's link, each way", .min = 1, .max = 1e18},
-    {"overhead", WEIR_OPT_TIME, AT(overhead), "0", "the sender's, for each message", .min = 0, .max = 1e6},
-    {"jitter", WEIR_OPT_REAL, AT(jitter), "0", "up to this share of the latency is added, at random", .min = 0, .max = 1e6},
-    {"packet", WEIR_OPT_INT, AT(packet), "65536", "bytes that travel together; streams take turns by packets", .min = 64, .max = 1e15},
-    {"rack", WEIR_OPT_INT, AT(rack), "0", "nodes a rack, under one more switch (0: all on one switch)", .min = 0, .max = RANKS_MAX},
-    {"uplink", WEIR_OPT_RATE, AT(uplink), "0", "bits a second of a rack's link, each way (0: as a node's)", .min = 0, .max = 1e18},
-    {"rack_latency", WEIR_OPT_TIME, AT(rack_latency), "0", "more latency between racks", .min = 0, .max = 1e6},
-    {"machine", WEIR_OPT_INT, AT(machine), "1", "consecutive ranks that share a machine", .min = 1, .max = RANKS_MAX},
-    {"local_latency", WEIR_OPT_TIME, AT(local_latency), "1us", "within a machine", .min = 0, .max = 1e6},
-    {"local_rate", WEIR_OPT_RATE, AT(local_rate), "80G", "bits a second within a machine", .min = 1, .max = 1e18},
-    {"rendezvous", WEIR_OPT_BOOL, AT(rendezvous), "yes", "a long send is done only once its receiver has matched it"},
-    {"eager", WEIR_OPT_INT, AT(eager), "16384", "bytes up to which a send is short", .min = 0, .max = 1e15},
+    {"nodes", WEIR_OPT_INT, AT(nodes), "0", "ranks (0: as many as --workers)", .min = 0,
+     .max = RANKS_MAX},
+    {"latency", WEIR_OPT_TIME, AT(latency), "50us", "from one node to another", .min = 0,
+     .max = 1e6},
+    {"rate", WEIR_OPT_RATE, AT(rate), "1G", "bits a second of a node's link, each way", .min = 1,
+     .max = 1e18},
+    {"overhead", WEIR_OPT_TIME, AT(overhead), "0", "the sender's, for each message", .min = 0,
+     .max = 1e6},
+    {"jitter", WEIR_OPT_REAL, AT(jitter), "0",
+     "up to this share of the latency is added, at random", .min = 0, .max = 1e6},
+    {"packet", WEIR_OPT_INT, AT(packet), "65536",
+     "bytes that travel together; streams take turns by packets", .min = 64, .max = 1e15},
+    {"rack", WEIR_OPT_INT, AT(rack), "0",
+     "nodes a rack, under one more switch (0: all on one switch)", .min = 0, .max = RANKS_MAX},
+    {"uplink", WEIR_OPT_RATE, AT(uplink), "0",
+     "bits a second of a rack's link, each way (0: as a node's)", .min = 0, .max = 1e18},
+    {"rack_latency", WEIR_OPT_TIME, AT(rack_latency), "0", "more latency between racks", .min = 0,
+     .max = 1e6},
+    {"machine", WEIR_OPT_INT, AT(machine), "1", "consecutive ranks that share a machine", .min = 1,
+     .max = RANKS_MAX},
+    {"local_latency", WEIR_OPT_TIME, AT(local_latency), "1us", "within a machine", .min = 0,
+     .max = 1e6},
+    {"local_rate", WEIR_OPT_RATE, AT(local_rate), "80G", "bits a second within a machine", .min = 1,
+     .max = 1e18},
+    {"rendezvous", WEIR_OPT_BOOL, AT(rendezvous), "yes",
+     "a long send is done only once its receiver has matched it"},
+    {"eager", WEIR_OPT_INT, AT(eager), "16384", "bytes up to which a send is short", .min = 0,
+     .max = 1e15},
     {"seed", WEIR_OPT_INT, AT(seed), "1", "all that is random here derives from it"},
-    {"cost", WEIR_OPT_TIME, AT(cost), "0", "what a piece of work costs (0: as the program says)", .min = 0, .max = 1e9},
-    {"draw", WEIR_OPT_CHOICE, AT(draw), "constant", "how that varies", .choices = "constant|lognormal|gamma"},
-    {"cv", WEIR_OPT_REAL, AT(cv), "0.1", "coefficient of variation of what is drawn", .min = 0, .max = 10},
+    {"cost", WEIR_OPT_TIME, AT(cost), "0", "what a piece of work costs (0: as the program says)",
+     .min = 0, .max = 1e9},
+    {"draw", WEIR_OPT_CHOICE, AT(draw), "constant", "how that varies",
+     .choices = "constant|lognormal|gamma"},
+    {"cv", WEIR_OPT_REAL, AT(cv), "0.1", "coefficient of variation of what is drawn", .min = 0,
+     .max = 10},
     {"slow", WEIR_OPT_TEXT, AT(slow), NULL, "RANKxTIMES/...: ranks whose work takes longer"},
-    {"kill", WEIR_OPT_TEXT, AT(kill), NULL, "RANK@SECONDS/...: ranks that die; `any` and EARLY~LATE are drawn"},
-    {"pause", WEIR_OPT_TEXT, AT(pause), NULL, "RANK@SECONDS+LENGTH/...: ranks that stop for a while, or for ever"},
+    {"kill", WEIR_OPT_TEXT, AT(kill), NULL,
+     "RANK@SECONDS/...: ranks that die; `any` and EARLY~LATE are drawn"},
+    {"pause", WEIR_OPT_TEXT, AT(pause), NULL,
+     "RANK@SECONDS+LENGTH/...: ranks that stop for a while, or for ever"},
     {"cut", WEIR_OPT_TEXT, AT(cut), NULL, "A-B@SECONDS+LENGTH/...: links that are cut, and heal"},
-    {"drop", WEIR_OPT_REAL, AT(drop), "0", "share of packets that are lost, and sent again after rto", .min = 0, .max = 0.9},
-    {"duplicate", WEIR_OPT_REAL, AT(duplicate), "0", "share of packets that come twice", .min = 0, .max = 1},
-    {"corrupt", WEIR_OPT_REAL, AT(corrupt), "0", "share of packets whose checksum is wrong, and sent again after rto", .min = 0, .max = 0.9},
-    {"rto", WEIR_OPT_TIME, AT(rto), "200ms", "until a packet is sent again, doubled each time", .min = 0, .max = 1e6},
-    {"detect", WEIR_OPT_TIME, AT(detect), "1ms", "until the others notice that a rank has died", .min = 0, .max = 1e6},
-    {"dry", WEIR_OPT_BOOL, AT(dry), "no", "messages have sizes and no content, so that thousands of ranks fit"},
+    {"drop", WEIR_OPT_REAL, AT(drop), "0",
+     "share of packets that are lost, and sent again after rto", .min = 0, .max = 0.9},
+    {"duplicate", WEIR_OPT_REAL, AT(duplicate), "0", "share of packets that come twice", .min = 0,
+     .max = 1},
+    {"corrupt", WEIR_OPT_REAL, AT(corrupt), "0",
+     "share of packets whose checksum is wrong, and sent again after rto", .min = 0, .max = 0.9},
+    {"rto", WEIR_OPT_TIME, AT(rto), "200ms", "until a packet is sent again, doubled each time",
+     .min = 0, .max = 1e6},
+    {"detect", WEIR_OPT_TIME, AT(detect), "1ms", "until the others notice that a rank has died",
+     .min = 0, .max = 1e6},
+    {"dry", WEIR_OPT_BOOL, AT(dry), "no",
+     "messages have sizes and no content, so that thousands of ranks fit"},
     {0},
 };
 
@@ -126,15 +152,20 @@ static weir_err first_fibre(void *arg)
     return err;
 }
 
-/* All ranks are here, so the place of one of them tells only how many there are to be, if it does. */
+/* All ranks are here, so the place of one of them tells only how many there are to be, if it
+ * does. */
 static weir_err count_nodes(weir_sim *s)
 {
     int nodes = (int)s->o->nodes, told = s->place->size;
 
     if (s->place->rank != 0)
-        return weir_fail(WEIR_MISFIT, "net sim has all its ranks in one process, and this is rank %d of a run of %d", s->place->rank, told);
+        return weir_fail(
+            WEIR_MISFIT,
+            "net sim has all its ranks in one process, and this is rank %d of a run of %d",
+            s->place->rank, told);
     if (nodes && told > 1 && told != nodes)
-        return weir_fail(WEIR_MISFIT, "net sim: nodes=%d, but the run was told to have %d ranks", nodes, told);
+        return weir_fail(WEIR_MISFIT, "net sim: nodes=%d, but the run was told to have %d ranks",
+                         nodes, told);
     s->nodes = nodes ? nodes : told;
     return s->nodes > 0 ? WEIR_OK : weir_fail(WEIR_USAGE, "net sim: how many nodes?");
 }
@@ -166,7 +197,8 @@ static weir_err open_nodes(weir_sim *s, const weir_world *world, void *self)
 static weir_err start_ranks(weir_sim *s)
 {
     for (int r = 0; r < s->nodes; r++)
-        WEIR_TRY(weir_net_fibre(&s->node[r].net, "comm", first_fibre, &s->node[r], &s->node[r].task));
+        WEIR_TRY(
+            weir_net_fibre(&s->node[r].net, "comm", first_fibre, &s->node[r], &s->node[r].task));
     return WEIR_OK;
 }
 
@@ -192,15 +224,19 @@ static weir_err result(weir_sim *s)
 {
     const weir_sim_count *c = &s->count;
 
-    weir_log(WEIR_LOG_INFO, "net", "sim: %d ranks, %.9g s of virtual time, %llu events, %llu packets (%llu dropped, %llu corrupt, %llu twice)",
-             s->nodes, weir_sim_seconds(s), (unsigned long long)c->events, (unsigned long long)c->packets, (unsigned long long)c->dropped,
+    weir_log(WEIR_LOG_INFO, "net",
+             "sim: %d ranks, %.9g s of virtual time, %llu events, %llu packets (%llu dropped, %llu "
+             "corrupt, %llu twice)",
+             s->nodes, weir_sim_seconds(s), (unsigned long long)c->events,
+             (unsigned long long)c->packets, (unsigned long long)c->dropped,
              (unsigned long long)c->corrupted, (unsigned long long)c->duplicated);
     if (s->stuck)
         return weir_fail(WEIR_FAILED, "%s", s->why);
     return s->first_bad < 0 ? WEIR_OK : weir_fail(s->node[s->first_bad].err, "%s", s->why);
 }
 
-static weir_err run(const weir_world *world, void *self, const weir_place *place, weir_err (*fn)(weir_net *, void *), void *arg)
+static weir_err run(const weir_world *world, void *self, const weir_place *place,
+                    weir_err (*fn)(weir_net *, void *), void *arg)
 {
     weir_sim *s = calloc(1, sizeof *s);
     weir_err err;
@@ -236,7 +272,9 @@ static weir_err run(const weir_world *world, void *self, const weir_place *place
 }
 
 const weir_world weir_net_sim = {
-    .plug = {"sim", "a virtual cluster in one process: virtual time, modelled links, faults on demand", sizeof(weir_sim_options), options},
+    .plug = {"sim",
+             "a virtual cluster in one process: virtual time, modelled links, faults on demand",
+             sizeof(weir_sim_options), options},
     .facts = {.loses = true, .simulated = true},
     .stack = STACK,
     .run = run,

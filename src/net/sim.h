@@ -2,13 +2,15 @@
  *
  *   sim.c        options, a run from first to last event, the world's table
  *   sim_event.c  the heap of events, timers of tasks
- *   sim_wire.c   links: packets, queues, who waits for whom     sim_msg.c  messages on their way, and whose their bytes are
- *   sim_life.c   ranks that leave, die, pause or are cut off    sim_fault.c  what the user orders of that
- *   sim_cost.c   what work costs, tasks as fibres               sim_stuck.c  when nothing can ever happen again
+ *   sim_wire.c   links: packets, queues, who waits for whom     sim_msg.c  messages on their way,
+ * and whose their bytes are sim_life.c   ranks that leave, die, pause or are cut off    sim_fault.c
+ * what the user orders of that sim_cost.c   what work costs, tasks as fibres sim_stuck.c  when
+ * nothing can ever happen again
  *
- * One thread runs everything: fibres while any is ready, else the next event, whose time becomes now. So virtual time passes only
- * while all wait, and two runs of one seed take the same course to the last bit. Whatever one rank does to another goes through
- * an event. Nothing here has the size of nodes x nodes. */
+ * One thread runs everything: fibres while any is ready, else the next event, whose time becomes
+ * now. So virtual time passes only while all wait, and two runs of one seed take the same course to
+ * the last bit. Whatever one rank does to another goes through an event. Nothing here has the size
+ * of nodes x nodes. */
 #ifndef WEIR_NET_SIM_H
 #define WEIR_NET_SIM_H
 #include "core/rng.h"
@@ -53,37 +55,38 @@ typedef struct weir_sim_event {
 
 /* ---- links ---- */
 typedef struct weir_sim_pipe { /* what packets pass through one after the other */
-    double byte; /* seconds a byte */
-    double busy; /* until then */
-    int waiting; /* packets that have come and are not through */
+    double byte;               /* seconds a byte */
+    double busy;               /* until then */
+    int waiting;               /* packets that have come and are not through */
 } weir_sim_pipe;
 
 typedef struct weir_sim_packet {
     struct weir_sim_parcel *parcel;
     struct weir_sim_packet *next; /* spare ones */
     size_t bytes;
-    double head;  /* when its first byte reached, or left, the pipe */
-    int stage;    /* the pipe it comes to next */
+    double head; /* when its first byte reached, or left, the pipe */
+    int stage;   /* the pipe it comes to next */
     bool waits, twice;
 } weir_sim_packet;
 
 /* A message. Freed when nobody holds it. */
 enum { WEIR_SIM_FLYING = 1, WEIR_SIM_HERE = 2, WEIR_SIM_ACKING = 4 };
 typedef struct weir_sim_parcel {
-    weir_msg msg;  /* first */
-    weir_op *op;   /* the sender's, while its bytes are lent */
-    bool taken;    /* by the receiver: the lent bytes are not needed any more */
-    bool closed;   /* the sender has given its receiver up: it is not delivered */
+    weir_msg msg; /* first */
+    weir_op *op;  /* the sender's, while its bytes are lent */
+    bool taken;   /* by the receiver: the lent bytes are not needed any more */
+    bool closed;  /* the sender has given its receiver up: it is not delivered */
     int to, holds;
-    void *bytes;   /* a copy of our own; NULL: lent, or a size without content */
+    void *bytes;       /* a copy of our own; NULL: lent, or a size without content */
     size_t sent, come; /* of its bytes, by the sender's port, to the receiver's */
     bool started;
-    struct weir_sim_parcel *next;          /* in its flow, or spare */
+    struct weir_sim_parcel *next;           /* in its flow, or spare */
     struct weir_sim_parcel *before, *after; /* what its sender has under way */
-    weir_sim_packet only; /* the packet of a message that needs one */
+    weir_sim_packet only;                   /* the packet of a message that needs one */
 } weir_sim_parcel;
 
-/* Messages of one rank to another, in order. There is one only while something waits, or while what comes later could overtake. */
+/* Messages of one rank to another, in order. There is one only while something waits, or while what
+ * comes later could overtake. */
 typedef struct weir_sim_flow {
     struct weir_sim_flow *next; /* of the same hash */
     struct weir_sim_flow *turn; /* the port's next to send */
@@ -92,7 +95,8 @@ typedef struct weir_sim_flow {
     double tail; /* when the last byte that has left will have come */
 } weir_sim_flow;
 
-/* A rank's end of the wire, or of the memory that ranks of one machine share: its flows take turns, a packet each. */
+/* A rank's end of the wire, or of the memory that ranks of one machine share: its flows take turns,
+ * a packet each. */
 typedef struct weir_sim_port {
     double latency, free;
     weir_sim_pipe down;
@@ -110,13 +114,14 @@ typedef struct weir_sim_node {
     int flying;
     weir_fibre_task *task; /* its first fibre */
     bool dead, ended, left;
-    weir_err err;         /* it ended with */
-    weir_fault *last_word; /* why it left, for the others */
+    weir_err err;                   /* it ended with */
+    weir_fault *last_word;          /* why it left, for the others */
     double paused_at, paused_until; /* not paused: until is in the past */
-    double stood;          /* in pauses before that one */
-    double moved;          /* when it last got on: sent something, or changed its phase */
-    uint64_t doing, draws; /* at the last look, or when it died; random numbers drawn for its work */
-    double speed;          /* its work takes so many times as long */
+    double stood;                   /* in pauses before that one */
+    double moved;                   /* when it last got on: sent something, or changed its phase */
+    /* at the last look, or when it died; random numbers drawn for its work */
+    uint64_t doing, draws;
+    double speed; /* its work takes so many times as long */
 } weir_sim_node;
 
 typedef struct weir_sim_order { /* a fault the user ordered */
@@ -125,7 +130,9 @@ typedef struct weir_sim_order { /* a fault the user ordered */
     double at, until; /* WEIR_NEVER: for ever */
 } weir_sim_order;
 
-typedef struct weir_sim_count { uint64_t events, packets, dropped, duplicated, corrupted; } weir_sim_count;
+typedef struct weir_sim_count {
+    uint64_t events, packets, dropped, duplicated, corrupted;
+} weir_sim_count;
 
 typedef struct weir_sim {
     const weir_sim_options *o;
@@ -151,17 +158,24 @@ typedef struct weir_sim {
     weir_sim_order *order;
     int orders, cuts;
     weir_sim_count count;
-    int stuck;      /* how often nothing could happen any more */
-    int first_bad;  /* the first rank that ended with an error; -1: none */
+    int stuck;              /* how often nothing could happen any more */
+    int first_bad;          /* the first rank that ended with an error; -1: none */
     char why[WEIR_WHY_MAX]; /* its sentence, or that of a deadlock */
 } weir_sim;
 
 static inline weir_sim *weir_sim_of(weir_net *n) { return n->sched->state; }
 static inline weir_sim_node *weir_sim_node_of(weir_net *n) { return (weir_sim_node *)n; }
-/* The clock starts a hair after 0, which as a deadline means "never"; sums do not see it, and nobody is shown it. */
+/* The clock starts a hair after 0, which as a deadline means "never"; sums do not see it, and
+ * nobody is shown it. */
 #define WEIR_SIM_START 1e-300
-static inline double weir_sim_seconds(const weir_sim *s) { return s->now > WEIR_SIM_START ? s->now : 0; }
-static inline bool weir_sim_paused(const weir_sim *s, const weir_sim_node *a) { return a->paused_until > 0 && s->now <= a->paused_until; }
+static inline double weir_sim_seconds(const weir_sim *s)
+{
+    return s->now > WEIR_SIM_START ? s->now : 0;
+}
+static inline bool weir_sim_paused(const weir_sim *s, const weir_sim_node *a)
+{
+    return a->paused_until > 0 && s->now <= a->paused_until;
+}
 
 /* ---- sim_event.c ---- */
 /* Where there is no memory for it, the run ends (s->nomem). */
@@ -180,7 +194,7 @@ void weir_sim_wire_send(weir_sim *, weir_sim_parcel *);
 void weir_sim_on_packet(weir_sim *, weir_sim_packet *);
 void weir_sim_on_uplink(weir_sim *, int rank, weir_sim_port *);
 void weir_sim_unsend(weir_sim *, int rank); /* what a dead rank had not put on the wire */
-double weir_sim_unit(weir_sim *); /* the wire's next random number in [0, 1) */
+double weir_sim_unit(weir_sim *);           /* the wire's next random number in [0, 1) */
 double weir_sim_latency(const weir_sim *, int from, int to);
 
 /* ---- sim_msg.c ---- */
@@ -192,14 +206,16 @@ void weir_sim_let(weir_net *, weir_op *);
 void weir_sim_deliver(weir_sim *, weir_sim_parcel *, bool put_off); /* all of it has come */
 void weir_sim_on_ack(weir_sim *, weir_sim_parcel *);
 void weir_sim_no_ack(weir_sim *, weir_sim_parcel *); /* its sender has stopped for ever */
-void weir_sim_lent_back(weir_sim *, weir_sim_parcel *); /* the sender's op is done; what is still needed of it was copied */
+/* the sender's op is done; what is still needed of it was copied */
+void weir_sim_lent_back(weir_sim *, weir_sim_parcel *);
 void weir_sim_parcels_close(weir_sim *);
 
 /* ---- sim_life.c ---- */
 void weir_sim_leave(weir_sim *, weir_sim_node *, weir_err, const char *sentence);
 void weir_sim_all_came(weir_sim *, weir_sim_node *); /* nothing of it is flying any more */
 void weir_sim_kill(weir_sim *, weir_sim_node *);
-void weir_sim_on_life(weir_sim *, const weir_sim_event *); /* WORD, LEFT, NEWS, FAILED, DEAD, SILENCE */
+/* WORD, LEFT, NEWS, FAILED, DEAD, SILENCE */
+void weir_sim_on_life(weir_sim *, const weir_sim_event *);
 void weir_sim_tell(weir_net *, int peer, weir_word, const void *body, size_t len);
 bool weir_sim_left(weir_net *, int peer);
 void weir_sim_know(weir_net *, int peer, weir_fault *);

@@ -14,8 +14,12 @@ weir_err weir_sim_speeds_read(weir_sim *s)
     while (at && *at) {
         long rank = strtol(at, &end, 10);
         double times = *end == 'x' ? strtod(end + 1, &end) : 0;
-        if (!isdigit((unsigned char)*at) || rank < 0 || rank >= s->nodes || !(times > 0) || !isfinite(times) || (*end && *end != '/'))
-            return weir_fail(WEIR_USAGE, "net sim: slow=%.100s: RANKxTIMES, such as 3x2.5, was expected where it says '%.40s'", s->o->slow, at);
+        if (!isdigit((unsigned char)*at) || rank < 0 || rank >= s->nodes || !(times > 0) ||
+            !isfinite(times) || (*end && *end != '/'))
+            return weir_fail(WEIR_USAGE,
+                             "net sim: slow=%.100s: RANKxTIMES, such as 3x2.5, was expected where "
+                             "it says '%.40s'",
+                             s->o->slow, at);
         s->node[rank].speed = times;
         at = *end ? end + 1 : end;
     }
@@ -78,7 +82,8 @@ typedef struct task {
     weir_fibre_task *fibre;
 } task;
 
-static weir_err start(weir_rt *rt, const char *name, weir_err (*fn)(void *), void *arg, weir_task **out)
+static weir_err start(weir_rt *rt, const char *name, weir_err (*fn)(void *), void *arg,
+                      weir_task **out)
 {
     task *t = calloc(1, sizeof *t);
     weir_err err;

@@ -1,8 +1,10 @@
-/* sim_event.c - what will happen, by time: a heap with four children a node; and the deadlines of tasks in it. */
+/* sim_event.c - what will happen, by time: a heap with four children a node; and the deadlines of
+ * tasks in it. */
 #include "net/sim.h"
 #include <stdlib.h>
 
-/* A task that looks at a deadline in the past is set back by this much, or who only polls would stop the clock. */
+/* A task that looks at a deadline in the past is set back by this much, or who only polls would
+ * stop the clock. */
 static const double POLL = 1e-6;
 
 enum { CHILDREN = 4, FIRST_ROOM = 256 };
@@ -34,7 +36,8 @@ static void insert(weir_sim *s, weir_sim_event e)
 
 void weir_sim_push(weir_sim *s, double at, weir_sim_kind kind, int rank, void *thing)
 {
-    insert(s, (weir_sim_event){.at = at > s->now ? at : s->now, .kind = kind, .rank = rank, .thing = thing});
+    insert(s, (weir_sim_event){
+                  .at = at > s->now ? at : s->now, .kind = kind, .rank = rank, .thing = thing});
 }
 
 bool weir_sim_pop(weir_sim *s, weir_sim_event *out)
@@ -68,15 +71,17 @@ bool weir_sim_put_off(weir_sim *s, const weir_sim_event *e)
         return false;
     later.at = a->paused_until;
     later.put_off = true;
-    if (later.at < WEIR_NEVER) /* else it never comes: what it holds is found again when the run is taken down */
+    /* else it never comes: what it holds is found again when the run is taken down */
+    if (later.at < WEIR_NEVER)
         insert(s, later);
     return true;
 }
 
 /* ---- deadlines ---- */
 
-/* One timer serves all deadlines behind it: when it fires, the task's own deadline of that moment is armed anew. So a task that
- * waits again and again with a time-out has two of them at most in the heap, unless its deadlines come ever nearer. */
+/* One timer serves all deadlines behind it: when it fires, the task's own deadline of that moment
+ * is armed anew. So a task that waits again and again with a time-out has two of them at most in
+ * the heap, unless its deadlines come ever nearer. */
 void weir_sim_arm(weir_fibre_task *t, double deadline)
 {
     weir_sim *s = t->net->sched->state;

@@ -1,5 +1,6 @@
-/* sim_fault.c - faults by order: kill=WHO@WHEN, pause=WHO@WHEN+LENGTH, cut=A-B@WHEN+LENGTH; several are parted by /. WHO is a rank
- * or `any`, drawn from the seed; WHEN is a time, or EARLY~LATE, drawn too; without a LENGTH it lasts for ever. */
+/* sim_fault.c - faults by order: kill=WHO@WHEN, pause=WHO@WHEN+LENGTH, cut=A-B@WHEN+LENGTH; several
+ * are parted by /. WHO is a rank or `any`, drawn from the seed; WHEN is a time, or EARLY~LATE,
+ * drawn too; without a LENGTH it lasts for ever. */
 #include "net/sim.h"
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +13,8 @@ typedef struct reader {
 
 static weir_err bad(const reader *r, const char *wanted)
 {
-    return weir_fail(WEIR_USAGE, "net sim: %s=%.100s: %s was expected where it says '%.40s'", r->option, r->text, wanted, r->at);
+    return weir_fail(WEIR_USAGE, "net sim: %s=%.100s: %s was expected where it says '%.40s'",
+                     r->option, r->text, wanted, r->at);
 }
 
 static bool take(reader *r, const char *word)
@@ -124,7 +126,10 @@ weir_err weir_sim_orders_read(weir_sim *s)
     return WEIR_OK;
 }
 
-static bool cuts(const weir_sim_order *o, int a, int b) { return o->kind == WEIR_SIM_CUT && ((o->a == a && o->b == b) || (o->a == b && o->b == a)); }
+static bool cuts(const weir_sim_order *o, int a, int b)
+{
+    return o->kind == WEIR_SIM_CUT && ((o->a == a && o->b == b) || (o->a == b && o->b == a));
+}
 
 /* Since when, if cuts that ended as this one began count as the same. */
 static double cut_since(const weir_sim *s, int a, int b, double since)
@@ -166,8 +171,8 @@ static bool alike(const weir_sim_order *x, const weir_sim_order *y)
     return y->kind == WEIR_SIM_CUT ? cuts(x, y->a, y->b) : x->kind == y->kind && x->a == y->a;
 }
 
-/* When a pause or a cut ends, with those that begin before it does. All at once: what is put off is so to the very end, and keeps its
- * order. */
+/* When a pause or a cut ends, with those that begin before it does. All at once: what is put off is
+ * so to the very end, and keeps its order. */
 static double end_of(const weir_sim *s, const weir_sim_order *first)
 {
     double until = first->until;

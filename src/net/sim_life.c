@@ -1,5 +1,6 @@
-/* sim_life.c - ranks that leave, die or fall silent, and who hears of it when. The world knows all; it tells each rank only what it
- * could know by then: of an end after `detect`, of silence after the time-out, of words after a latency. */
+/* sim_life.c - ranks that leave, die or fall silent, and who hears of it when. The world knows all;
+ * it tells each rank only what it could know by then: of an end after `detect`, of silence after
+ * the time-out, of words after a latency. */
 #include "core/log.h"
 #include "net/frame.h"
 #include "net/sim.h"
@@ -46,7 +47,8 @@ void weir_sim_tell(weir_net *n, int peer, weir_word kind, const void *body, size
     weir_fault f;
     double since;
 
-    if (kind != WEIR_WORD_FAIL || gone(&s->node[peer]) || weir_sim_node_of(n)->dead || weir_sim_cut_until(s, n->rank, peer, &since) > 0)
+    if (kind != WEIR_WORD_FAIL || gone(&s->node[peer]) || weir_sim_node_of(n)->dead ||
+        weir_sim_cut_until(s, n->rank, peer, &since) > 0)
         return;
     if (weir_cause_read(body, len, n->size, &f))
         send_word(s, n->rank, peer, s->now + weir_sim_latency(s, n->rank, peer), &f);
@@ -159,8 +161,8 @@ static void on_left(weir_sim *s, weir_sim_node *a)
 
 /* ---- dying ---- */
 
-/* Its tasks are not cut off in the middle, which would leak all they hold: every verb fails from now on, and nobody hears of what
- * they do on their way out. */
+/* Its tasks are not cut off in the middle, which would leak all they hold: every verb fails from
+ * now on, and nobody hears of what they do on their way out. */
 void weir_sim_kill(weir_sim *s, weir_sim_node *a)
 {
     if (gone(a))
@@ -189,7 +191,8 @@ static void on_dead(weir_sim *s, weir_sim_node *a)
 
 /* ---- silence ---- */
 
-/* Since when `b` has heard nothing of `a`; never: it does. One that was stopped itself for long begins to count anew. */
+/* Since when `b` has heard nothing of `a`; never: it does. One that was stopped itself for long
+ * begins to count anew. */
 static double silent_since(const weir_sim *s, const weir_sim_node *b, const weir_sim_node *a)
 {
     double since = WEIR_NEVER, cut;
@@ -231,7 +234,8 @@ void weir_sim_on_life(weir_sim *s, const weir_sim_event *e)
     weir_sim_node *a = &s->node[e->rank];
     word *w = e->thing;
 
-    if ((e->kind == WEIR_SIM_WORD || e->kind == WEIR_SIM_NEWS || e->kind == WEIR_SIM_SILENCE) && weir_sim_put_off(s, e)) {
+    if ((e->kind == WEIR_SIM_WORD || e->kind == WEIR_SIM_NEWS || e->kind == WEIR_SIM_SILENCE) &&
+        weir_sim_put_off(s, e)) {
         if (e->kind == WEIR_SIM_WORD && a->paused_until >= WEIR_NEVER)
             free(w);
         return;
@@ -281,7 +285,8 @@ void weir_sim_look(weir_sim *s)
         a->moved = s->now;
     }
     for (int r = 0; r < s->nodes; r++)
-        for (int p; !gone(&s->node[r]) && !weir_sim_paused(s, &s->node[r]) && (p = most_stalled(s, &s->node[r], &since)) >= 0;) {
+        for (int p; !gone(&s->node[r]) && !weir_sim_paused(s, &s->node[r]) &&
+                    (p = most_stalled(s, &s->node[r], &since)) >= 0;) {
             snprintf(what, sizeof what, "was waited for %.1f s, alive but busy", s->now - since);
             weir_life_give_up(&s->node[r].net, p, WEIR_SILENT, what);
         }

@@ -1,8 +1,9 @@
 /* sim_msg.c - messages under way, and whose their bytes are.
  *
- * A short message is copied when it is sent, and its send is done. A long one (above `eager`) lies in the sender's memory until
- * the receiver has matched it, and its send is done a latency after that, as with a rendezvous; with rendezvous=no, when its last
- * byte has left. Where lent bytes go back earlier (a cancelled send, a rank that ends) the message goes on as a copy. */
+ * A short message is copied when it is sent, and its send is done. A long one (above `eager`) lies
+ * in the sender's memory until the receiver has matched it, and its send is done a latency after
+ * that, as with a rendezvous; with rendezvous=no, when its last byte has left. Where lent bytes go
+ * back earlier (a cancelled send, a rank that ends) the message goes on as a copy. */
 #include "net/sim.h"
 #include <stdlib.h>
 #include <string.h>
@@ -49,7 +50,8 @@ static void settle(weir_sim *s, weir_sim_parcel *m)
     s->spare_parcel = m;
 }
 
-/* A copy of the sender's bytes (or zeros, where a size has content all the same), in memory of our own. */
+/* A copy of the sender's bytes (or zeros, where a size has content all the same), in memory of our
+ * own. */
 static bool keep_copy(weir_sim *s, weir_sim_parcel *m, const void *from)
 {
     if (!m->msg.len || m->bytes)
@@ -94,7 +96,11 @@ void weir_sim_send(weir_net *n, weir_op *o)
         return;
     }
     memset(m, 0, offsetof(weir_sim_parcel, only));
-    m->msg = (weir_msg){.from = n->rank, .generation = o->generation, .tag = o->tag, .len = o->len, .data = o->data};
+    m->msg = (weir_msg){.from = n->rank,
+                        .generation = o->generation,
+                        .tag = o->tag,
+                        .len = o->len,
+                        .data = o->data};
     m->to = o->peer;
     m->holds = WEIR_SIM_FLYING;
     if (!eager)
@@ -115,11 +121,15 @@ void weir_sim_deliver(weir_sim *s, weir_sim_parcel *m, bool put_off)
 {
     weir_sim_node *a = &s->node[m->msg.from], *b = &s->node[m->to];
 
-    if (weir_sim_put_off(s, &(weir_sim_event){.kind = WEIR_SIM_DELIVER, .rank = m->to, .thing = m, .put_off = put_off || b->dead}))
+    if (weir_sim_put_off(s, &(weir_sim_event){.kind = WEIR_SIM_DELIVER,
+                                              .rank = m->to,
+                                              .thing = m,
+                                              .put_off = put_off || b->dead}))
         return;
     m->holds = (m->holds & ~WEIR_SIM_FLYING) | WEIR_SIM_HERE;
     a->flying--;
-    if (b->dead || m->closed) { /* nobody takes it: a lent one comes back when the loss is noticed */
+    /* nobody takes it: a lent one comes back when the loss is noticed */
+    if (b->dead || m->closed) {
         m->holds &= ~WEIR_SIM_HERE;
         settle(s, m);
     } else {
@@ -139,7 +149,8 @@ static void take(weir_sim *s, weir_sim_parcel *m)
     if (m->holds & WEIR_SIM_ACKING || s->over)
         return;
     m->holds |= WEIR_SIM_ACKING;
-    weir_sim_push(s, s->now + weir_sim_latency(s, m->to, m->msg.from), WEIR_SIM_ACK, m->msg.from, m);
+    weir_sim_push(s, s->now + weir_sim_latency(s, m->to, m->msg.from), WEIR_SIM_ACK, m->msg.from,
+                  m);
 }
 
 void weir_sim_on_ack(weir_sim *s, weir_sim_parcel *m)
@@ -232,7 +243,8 @@ void weir_sim_parcels_close(weir_sim *s)
         if (s->heap[i].kind == WEIR_SIM_PACKET && k != &k->parcel->only)
             free(k);
     }
-    for (size_t i = 0; i < s->events; i++) /* given back, and no longer on a list: only the event knows it */
+    /* given back, and no longer on a list: only the event knows it */
+    for (size_t i = 0; i < s->events; i++)
         if (s->heap[i].kind == WEIR_SIM_ACK) {
             m = s->heap[i].thing;
             m->holds &= ~WEIR_SIM_ACKING;

@@ -1,4 +1,5 @@
-/* sim_stuck.c - nobody can run and nothing will ever happen: says who waits for what, and ends the run. */
+/* sim_stuck.c - nobody can run and nothing will ever happen: says who waits for what, and ends the
+ * run. */
 #include "core/log.h"
 #include "net/sim.h"
 #include <stdarg.h>
@@ -29,7 +30,8 @@ static void say_tag(page *p, uint64_t tag)
 {
     unsigned channel = (unsigned)(tag >> 56);
 
-    say(p, " (channel %s", channel < sizeof channel_name / sizeof *channel_name ? channel_name[channel] : "unknown");
+    say(p, " (channel %s",
+        channel < sizeof channel_name / sizeof *channel_name ? channel_name[channel] : "unknown");
     say(p, ", turn %u, part %u)", (unsigned)(tag >> 24), (unsigned)(tag & 0xffffff));
 }
 
@@ -60,7 +62,8 @@ static void say_rank(page *p, weir_sim *s, weir_sim_node *a)
 
     say(p, "; rank %d", a->net.rank);
     if (doing)
-        say(p, " in phase %s of step %llu", weir_phase_name((weir_phase)(doing & 0xff)), (unsigned long long)(doing >> 8));
+        say(p, " in phase %s of step %llu", weir_phase_name((weir_phase)(doing & 0xff)),
+            (unsigned long long)(doing >> 8));
     for (weir_fibre_task *t = s->sched.all; t; t = t->next)
         if (t->net == &a->net && !t->finished) {
             say(p, ": %s ", t->name);
@@ -73,7 +76,8 @@ static void report(weir_sim *s)
     page p = {.text = s->why, .room = sizeof s->why};
     int shown = 0, more = 0;
 
-    say(&p, "deadlock at %.9g s of virtual time: everybody waits and nothing is under way", weir_sim_seconds(s));
+    say(&p, "deadlock at %.9g s of virtual time: everybody waits and nothing is under way",
+        weir_sim_seconds(s));
     for (int r = 0; r < s->nodes; r++)
         if (s->node[r].ended)
             continue;
@@ -98,14 +102,16 @@ static bool end_stopped(weir_sim *s)
     return any && !others;
 }
 
-/* Everybody's verbs fail; if that is not enough, queues and tasks end too; if even that is not, their tasks never run again. */
+/* Everybody's verbs fail; if that is not enough, queues and tasks end too; if even that is not,
+ * their tasks never run again. */
 void weir_sim_on_stuck(weir_sim *s)
 {
     if (!s->stuck && !s->nomem && end_stopped(s))
         return;
     if (!s->stuck++) {
         if (s->nomem)
-            snprintf(s->why, sizeof s->why, "out of memory at %.9g s of virtual time", weir_sim_seconds(s));
+            snprintf(s->why, sizeof s->why, "out of memory at %.9g s of virtual time",
+                     weir_sim_seconds(s));
         else
             report(s);
         weir_log(WEIR_LOG_INFO, "net", "%s", s->why);

@@ -1,12 +1,14 @@
-/* sim_wire.c - the links. Words: a message travels in packets. A packet leaves by its sender's port, which is busy for bytes / rate
- * with it; `latency` later its first byte comes to the next pipe, and its last byte bytes / rate after that. A pipe passes
- * packets one after the other: the receiver's port, and between racks the two racks' uplinks before it.
+/* sim_wire.c - the links. Words: a message travels in packets. A packet leaves by its sender's
+ * port, which is busy for bytes / rate with it; `latency` later its first byte comes to the next
+ * pipe, and its last byte bytes / rate after that. A pipe passes packets one after the other: the
+ * receiver's port, and between racks the two racks' uplinks before it.
  *
  *   sender's port -> (rack up -> rack down) -> receiver's port
  *
- * So a lone message of n bytes takes latency + n / rate, two messages into one port take twice as long as one, and flows to
- * different receivers share a port packet by packet. The event of a packet stands at the time its last byte would come if no pipe
- * were busy; only if one is does it cost a second event. */
+ * So a lone message of n bytes takes latency + n / rate, two messages into one port take twice as
+ * long as one, and flows to different receivers share a port packet by packet. The event of a
+ * packet stands at the time its last byte would come if no pipe were busy; only if one is does it
+ * cost a second event. */
 #include "net/sim.h"
 #include <stdlib.h>
 #include <string.h>
@@ -41,7 +43,8 @@ static weir_sim_pipe *pipe_of(weir_sim *s, const weir_sim_packet *k)
 
     if (k->stage == DOWN)
         return &s->node[m->to].port[port_between(s, m->msg.from, m->to)].down;
-    return k->stage == RACK_UP ? &s->rack_up[rack_of(s, m->msg.from)] : &s->rack_down[rack_of(s, m->to)];
+    return k->stage == RACK_UP ? &s->rack_up[rack_of(s, m->msg.from)]
+                               : &s->rack_down[rack_of(s, m->to)];
 }
 
 static void free_packet(weir_sim *s, weir_sim_packet *k)
@@ -62,17 +65,20 @@ static void arrived(weir_sim *s, weir_sim_packet *k)
         weir_sim_deliver(s, m, false);
 }
 
-/* Its last byte has come to a pipe: is it through already? If not, there is an event at the time when it will be. A pipe slower
- * than the one before it begins with the first byte; a faster one needs no more than its own time before the last. */
+/* Its last byte has come to a pipe: is it through already? If not, there is an event at the time
+ * when it will be. A pipe slower than the one before it begins with the first byte; a faster one
+ * needs no more than its own time before the last. */
 static bool pass(weir_sim *s, weir_sim_packet *k, weir_sim_pipe *p)
 {
-    double takes = (double)k->bytes * p->byte, wish = k->head > s->now - takes ? k->head : s->now - takes;
+    double takes = (double)k->bytes * p->byte,
+           wish = k->head > s->now - takes ? k->head : s->now - takes;
     double start = p->busy > wish + slack(s) ? p->busy : wish, done = start + takes;
 
     if (done < s->now + slack(s))
         done = s->now;
     k->head += start - wish; /* what comes in is passed on at once */
-    p->busy = done + (k->twice && k->stage == DOWN ? takes : 0); /* the second copy is read, and thrown away */
+    /* the second copy is read, and thrown away */
+    p->busy = done + (k->twice && k->stage == DOWN ? takes : 0);
     if (done <= s->now && !p->waiting)
         return true;
     k->waits = true;
@@ -99,9 +105,15 @@ void weir_sim_on_packet(weir_sim *s, weir_sim_packet *k)
 
 /* ---- flows ---- */
 
-static size_t hash(int from, int to) { return (size_t)(((uint64_t)(uint32_t)from << 32 | (uint32_t)to) * 0x9e3779b97f4a7c15u >> 32); }
+static size_t hash(int from, int to)
+{
+    return (size_t)(((uint64_t)(uint32_t)from << 32 | (uint32_t)to) * 0x9e3779b97f4a7c15u >> 32);
+}
 
-static bool idle(const weir_sim *s, const weir_sim_flow *f) { return !f->first && (s->ordered || f->tail < s->now); }
+static bool idle(const weir_sim *s, const weir_sim_flow *f)
+{
+    return !f->first && (s->ordered || f->tail < s->now);
+}
 
 static void free_flow(weir_sim *s, weir_sim_flow **at)
 {
@@ -177,14 +189,16 @@ static void take_turn(weir_sim_port *p, weir_sim_flow *f)
 
 /* ---- leaving ---- */
 
-/* What the links do to a packet below the layer that makes them reliable: the sender hears nothing and sends it again. */
+/* What the links do to a packet below the layer that makes them reliable: the sender hears nothing
+ * and sends it again. */
 static double mishaps(weir_sim *s, weir_sim_packet *k, double takes, weir_sim_port *p)
 {
     double late = 0, wait = s->o->rto;
 
     for (int tries = 0; tries < 15; tries++, wait *= 2) {
         bool dropped = s->o->drop > 0 && weir_sim_unit(s) < s->o->drop;
-        bool corrupt = !dropped && s->o->corrupt > 0 && weir_sim_unit(s) < s->o->corrupt; /* thrown away by who checks its sum */
+        /* thrown away by who checks its sum */
+        bool corrupt = !dropped && s->o->corrupt > 0 && weir_sim_unit(s) < s->o->corrupt;
         if (!dropped && !corrupt)
             break;
         s->count.dropped += dropped;
@@ -200,8 +214,10 @@ static double mishaps(weir_sim *s, weir_sim_packet *k, double takes, weir_sim_po
     return late;
 }
 
-/* When its first byte comes to the first pipe. The order of a flow is kept whatever happens; a cut link is silent until it heals. */
-static double head_comes(weir_sim *s, weir_sim_packet *k, weir_sim_port *p, weir_sim_flow *f, double at, double takes)
+/* When its first byte comes to the first pipe. The order of a flow is kept whatever happens; a cut
+ * link is silent until it heals. */
+static double head_comes(weir_sim *s, weir_sim_packet *k, weir_sim_port *p, weir_sim_flow *f,
+                         double at, double takes)
 {
     const weir_sim_parcel *m = k->parcel;
     double latency = weir_sim_latency(s, m->msg.from, m->to), since, heals, head;
@@ -237,7 +253,8 @@ static weir_sim_packet *get_packet(weir_sim *s, weir_sim_parcel *m, size_t bytes
 /* The port is free, and this message is next. */
 static void send_packet(weir_sim *s, weir_sim_port *p, weir_sim_flow *f, weir_sim_parcel *m)
 {
-    size_t left = m->msg.len - m->sent, bytes = left < (size_t)s->o->packet ? left : (size_t)s->o->packet;
+    size_t left = m->msg.len - m->sent,
+           bytes = left < (size_t)s->o->packet ? left : (size_t)s->o->packet;
     double takes = (double)bytes * p->byte, at = s->now + (m->started ? 0 : s->o->overhead);
     int from = m->msg.from, port = port_between(s, from, m->to);
     weir_sim_packet *k = get_packet(s, m, bytes);
@@ -293,7 +310,8 @@ void weir_sim_wire_send(weir_sim *s, weir_sim_parcel *m)
     weir_sim_flow *f;
 
     if (s->ordered && !p->turn && p->free <= s->now && m->msg.len <= (size_t)s->o->packet) {
-        send_packet(s, p, NULL, m); /* nothing before it can be overtaken: no need to keep an order */
+        /* nothing before it can be overtaken: no need to keep an order */
+        send_packet(s, p, NULL, m);
         return;
     }
     if (!(f = get_flow(s, from, m->to)))
@@ -312,7 +330,8 @@ void weir_sim_wire_send(weir_sim *s, weir_sim_parcel *m)
         weir_sim_push(s, p->free, WEIR_SIM_UPLINK, from, p);
 }
 
-/* A message whose last packet has left still comes. Of the others, packets may come, but never all. */
+/* A message whose last packet has left still comes. Of the others, packets may come, but never
+ * all. */
 void weir_sim_unsend(weir_sim *s, int rank)
 {
     for (int i = 0; i < WEIR_SIM_PORTS; i++) {

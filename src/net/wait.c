@@ -11,7 +11,8 @@ typedef struct batch {
 
 static weir_op *at(const batch *b, int i) { return b->row ? &b->row[i] : b->some[i]; }
 
-/* Sleeps until something has happened to one of them. A deadline that has passed is a look at what is there. */
+/* Sleeps until something has happened to one of them. A deadline that has passed is a look at what
+ * is there. */
 static weir_err park(weir_net *n, const batch *b, double until, bool *looked)
 {
     double now = n->world->now(n->sched);
@@ -78,7 +79,8 @@ weir_err weir_net_wait_all(weir_net *n, weir_op *ops, int count, double deadline
     }
 }
 
-/* The bytes of a send that is under way come back when the peer's machine has taken them, or when the link to it is closed. */
+/* The bytes of a send that is under way come back when the peer's machine has taken them, or when
+ * the link to it is closed. */
 static void let_out(weir_net *n, weir_op *o, double limit)
 {
     if (n->world->let)
@@ -144,7 +146,9 @@ weir_err weir_net_recv_wait(weir_net *n, int peer, uint64_t tag, void *buf, size
     WEIR_TRY(finish(n, &o));
     weir_net_release(n, &o); /* cap 0: the message was lent, and must be empty */
     if (o.len > cap)
-        return weir_fail(WEIR_BIG, "a message of %zu bytes from rank %d where an empty one was expected", o.len, o.peer);
+        return weir_fail(WEIR_BIG,
+                         "a message of %zu bytes from rank %d where an empty one was expected",
+                         o.len, o.peer);
     if (len)
         *len = o.len;
     return WEIR_OK;

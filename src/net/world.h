@@ -1,9 +1,9 @@
 /* world.h - inside net/: what all worlds share, and the table that each supplies.
  *
- *   net.c    run, accessors                     sched.c  fibres, deadlines, wakes from other threads
- *   match.c  operations and their messages      wait.c   waiting for them, helpers
- *   queue.c  queues and threads of a rank       launch*.c, lines.c, place.c  before a net runs
- *   loss.c   lost peers, faults, renewal        life*.c  meeting, signs of life, leaving (worlds with real peers)
+ *   net.c    run, accessors                     sched.c  fibres, deadlines, wakes from other
+ * threads match.c  operations and their messages      wait.c   waiting for them, helpers queue.c
+ * queues and threads of a rank       launch*.c, lines.c, place.c  before a net runs loss.c   lost
+ * peers, faults, renewal        life*.c  meeting, signs of life, leaving (worlds with real peers)
  *   share.c  memory in common, and waiting for a word in it
  *   address.c  where a rank is reached          key.h    who may join
  *   frame.c  what crosses the wire              zmq*.c, sim*.c, mpi*.c  worlds
@@ -17,7 +17,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-/* A message that has arrived: whole, or (mpi) its head only. Allocated by the world, often as the beginning of something larger. */
+/* A message that has arrived: whole, or (mpi) its head only. Allocated by the world, often as the
+ * beginning of something larger. */
 typedef struct weir_msg {
     struct weir_msg *next;
     int from, generation;
@@ -25,7 +26,7 @@ typedef struct weir_msg {
     size_t len;
     void *data;
     uint64_t number; /* match.c's: in the order of arrival */
-    bool self; /* sent by this rank to itself: match.c's own */
+    bool self;       /* sent by this rank to itself: match.c's own */
 } weir_msg;
 
 /* What one net says to another, besides data. */
@@ -48,49 +49,66 @@ typedef struct weir_world {
     weir_net_facts facts;
     size_t stack; /* of a fibre */
     /* A whole run; NULL: weir_run_one, a rank per process (or thread), by open and close. */
-    weir_err (*run)(const struct weir_world *, void *self, const weir_place *, weir_err (*fn)(weir_net *, void *), void *arg);
-    /* Sets n->link (and n->machine), finds its peers, for which it may wait as long as the place's timeout, starts listening and
-     * connecting. On an error nothing is left. Not called for a run of one rank. */
+    weir_err (*run)(const struct weir_world *, void *self, const weir_place *,
+                    weir_err (*fn)(weir_net *, void *), void *arg);
+    /* Sets n->link (and n->machine), finds its peers, for which it may wait as long as the place's
+     * timeout, starts listening and connecting. On an error nothing is left. Not called for a run
+     * of one rank. */
     weir_err (*open)(weir_net *, const weir_place *);
-    /* Everybody has said hello to everybody: what only newcomers need may go. NULL: nothing to do. */
+    /* Everybody has said hello to everybody: what only newcomers need may go. NULL: nothing to
+     * do. */
     void (*met)(weir_net *);
-    /* Lets out what is on its way: in order all of it, else the last words; for seconds at most. Every lent buffer comes back. */
+    /* Lets out what is on its way: in order all of it, else the last words; for seconds at most.
+     * Every lent buffer comes back. */
     void (*close)(weir_net *, bool in_order);
-    /* Takes o->data, o->len to o->peer, not self; weir_op_done when the bytes are free, at once or later. */
+    /* Takes o->data, o->len to o->peer, not self; weir_op_done when the bytes are free, at once or
+     * later. */
     void (*send)(weir_net *, weir_op *o);
     /* A word to a peer, by copy; to one that is gone: nothing happens. */
     void (*tell)(weir_net *, int peer, weir_word, const void *body, size_t len);
-    /* `o` has matched `m`. o->cap: the bytes go to o->data and the message is dropped. Else o->data (8-aligned) lies in the message,
-     * and o->own = m until it is dropped. weir_op_done now or later. */
+    /* `o` has matched `m`. o->cap: the bytes go to o->data and the message is dropped. Else o->data
+     * (8-aligned) lies in the message, and o->own = m until it is dropped. weir_op_done now or
+     * later. */
     void (*fetch)(weir_net *, weir_op *o, weir_msg *m);
     void (*drop)(weir_net *, weir_msg *);
-    /* The peer is lost: the bytes of sends to it come back soon (weir_op_done); words may still be told. Called once. */
+    /* The peer is lost: the bytes of sends to it come back soon (weir_op_done); words may still be
+     * told. Called once. */
     void (*cut)(weir_net *, int peer);
-    /* Runs wakes, delivers what has arrived, gives signs of life; if none of these happened, sleeps until one does, or `until`. */
+    /* Runs wakes, delivers what has arrived, gives signs of life; if none of these happened, sleeps
+     * until one does, or `until`. */
     void (*idle)(weir_sched *, double until);
     double (*now)(weir_sched *); /* [any thread] */
-    /* A peer was silent that long: what the world knows of the reason, as the end of a sentence; "": nothing. NULL: it never does. */
+    /* A peer was silent that long: what the world knows of the reason, as the end of a sentence;
+     * "": nothing. NULL: it never does. */
     const char *(*silence)(weir_net *, int peer, double seconds);
     /* ---- what only a simulated world has; all NULL elsewhere ---- */
     void (*chosen)(const void *self, weir_net_facts *); /* adds the facts that depend on options */
-    /* Virtual time: idle shall return at the task's deadline. NULL: the scheduler watches the deadlines itself. */
+    /* Virtual time: idle shall return at the task's deadline. NULL: the scheduler watches the
+     * deadlines itself. */
     void (*arm)(weir_fibre_task *, double deadline);
     void (*disarm)(weir_fibre_task *); /* the task goes: forget its deadlines */
-    /* Cancelled: gives the bytes of a send (NULL: of all this rank's sends) back at once; what was under way goes on as a copy. */
+    /* Cancelled: gives the bytes of a send (NULL: of all this rank's sends) back at once; what was
+     * under way goes on as a copy. */
     void (*let)(weir_net *, weir_op *);
-    bool (*left)(weir_net *, int peer);              /* it has left in order, and all it sent has come */
-    void (*know)(weir_net *, int peer, weir_fault *); /* a world that knows all says where a rank is and what it does */
+    /* it has left in order, and all it sent has come */
+    bool (*left)(weir_net *, int peer);
+    /* a world that knows all says where a rank is and what it does */
+    void (*know)(weir_net *, int peer, weir_fault *);
     double (*cost)(weir_net *, double nominal);
-    double (*stood)(weir_net *); /* for how long this rank has been stopped so far, in all its pauses */
+    /* for how long this rank has been stopped so far, in all its pauses */
+    double (*stood)(weir_net *);
 } weir_world;
 
 /* What every world's options begin with. */
 typedef struct weir_world_self {
     int64_t hold; /* bytes */
 } weir_world_self;
-#define WEIR_WORLD_OPTIONS                                                                                                       \
-    {"hold", WEIR_OPT_INT, offsetof(weir_world_self, hold), "1073741824",                                                        \
-     "bytes of messages nobody asked for that are kept before their sender is given up", .min = 1, .max = 1e18}
+#define WEIR_WORLD_OPTIONS                                                                      \
+    {                                                                                           \
+        "hold", WEIR_OPT_INT, offsetof(weir_world_self, hold), "1073741824",                    \
+            "bytes of messages nobody asked for that are kept before their sender is given up", \
+            .min = 1, .max = 1e18                                                               \
+    }
 
 #define X(name) extern const weir_world weir_net_##name;
 #include "net/list.h"
@@ -119,7 +137,8 @@ struct weir_fibre_task {
     weir_err result;
     bool queued, finished, blocked;
     double deadline;
-    double armed[2]; /* the world's: timers of this task, the nearest and one left over; and how many it has out */
+    /* the world's: timers of this task, the nearest and one left over; and how many it has out */
+    double armed[2];
     int timers;
     weir_fibre_task *next_ready, *next, *joiner;
     char name[16];
@@ -131,12 +150,16 @@ void weir_sched_close(weir_sched *);
 void weir_sched_ready(weir_fibre_task *); /* comm thread only; waking for nothing does no harm */
 void weir_sched_wake(weir_fibre_task *);  /* [any thread] */
 void weir_sched_remote(weir_sched *, weir_wake *); /* [any thread] fn will run on the comm thread */
-bool weir_sched_drain(weir_sched *); /* runs what was handed over; was there any */
-bool weir_sched_sleep(weir_sched *); /* about to sleep: false if there is something to run first. Then the bell rings */
+bool weir_sched_drain(weir_sched *);               /* runs what was handed over; was there any */
+/* about to sleep: false if there is something to run first. Then the bell rings */
+bool weir_sched_sleep(weir_sched *);
 void weir_sched_woken(weir_sched *, bool rung); /* rung: the bell can be read */
-bool weir_sched_here(const weir_sched *); /* [any thread] is this the comm thread */
-void weir_sched_look(weir_net *); /* progress without waiting; in virtual time, where a look must cost something, others run meanwhile */
-void weir_sched_block(weir_net *, double deadline); /* the running fibre, until woken (perhaps for nothing) or late */
+bool weir_sched_here(const weir_sched *);       /* [any thread] is this the comm thread */
+/* progress without waiting; in virtual time, where a look must cost something, others run
+ * meanwhile */
+void weir_sched_look(weir_net *);
+/* the running fibre, until woken (perhaps for nothing) or late */
+void weir_sched_block(weir_net *, double deadline);
 
 /* ---- one rank ---- */
 typedef struct weir_loss {
@@ -158,56 +181,77 @@ struct weir_net {
     atomic_bool over; /* strict, and somebody is lost: see weir_net_over */
     weir_wake abort_wake;
     weir_op *posted, **posted_tail;
-    struct { weir_msg *first, **last; } arrived[WEIR_SHELVES]; /* messages nobody asked for yet, by source */
+    /* messages nobody asked for yet, by source */
+    struct {
+        weir_msg *first, **last;
+    } arrived[WEIR_SHELVES];
     uint64_t arrivals;
-    size_t held, hold; /* bytes in `arrived`, and their limit */
-    size_t stack; /* of its fibres */
+    size_t held, hold;   /* bytes in `arrived`, and their limit */
+    size_t stack;        /* of its fibres */
     unsigned char *peer; /* WEIR_PEER_ bits, from the first loss or renewal on; NULL: all is well */
     weir_loss *losses, **losses_tail, *first; /* first: what ends this generation */
-    int *machine; /* the world's: by rank, the lowest rank on the same machine; NULL: all are on one */
+    /* the world's: by rank, the lowest rank on the same machine; NULL: all are on one */
+    int *machine;
     struct weir_life *life; /* NULL: alone, or in a world that knows all */
     _Atomic uint64_t doing; /* step << 8 | phase */
     weir_board *board;
     weir_net_count count;
-    int wary, cores, here; /* share.c's: waits to come that had better be asleep; cores (0: not counted yet) and ranks of this machine */
-    struct weir_net_rt { weir_rt rt; weir_net *net; } rt;
+    /* share.c's: waits to come that had better be asleep; cores (0: not counted yet) and ranks of
+     * this machine */
+    int wary, cores, here;
+    struct weir_net_rt {
+        weir_rt rt;
+        weir_net *net;
+    } rt;
 };
-weir_err weir_net_open(weir_net *, weir_sched *, const weir_world *, void *self, const weir_place *);
+weir_err weir_net_open(weir_net *, weir_sched *, const weir_world *, void *self,
+                       const weir_place *);
 void weir_net_close(weir_net *);
-weir_err weir_run_one(const weir_world *, void *self, const weir_place *, weir_err (*fn)(weir_net *, void *), void *arg);
+weir_err weir_run_one(const weir_world *, void *self, const weir_place *,
+                      weir_err (*fn)(weir_net *, void *), void *arg);
 void weir_net_rt_fill(weir_net *);
 
 /* ---- match.c ---- */
 enum { WEIR_OP_IDLE, WEIR_OP_SENDING, WEIR_OP_POSTED, WEIR_OP_LENT }; /* weir_op.kind */
-void weir_match_arrive(weir_net *, weir_msg *); /* takes the message over */
-void weir_match_unpost(weir_net *, weir_op *);  /* a posted receive is taken back */
+void weir_match_arrive(weir_net *, weir_msg *);                       /* takes the message over */
+void weir_match_unpost(weir_net *, weir_op *); /* a posted receive is taken back */
 void weir_op_done(weir_op *, weir_err);
-void weir_op_sent(weir_net *, weir_op *); /* a send's bytes are free: done, well or not as its peer is */
+/* a send's bytes are free: done, well or not as its peer is */
+void weir_op_sent(weir_net *, weir_op *);
 void weir_match_drop(weir_net *, int before); /* held messages of generations before that one */
-/* Ends posted receives with what `judge` says of each (it may name another peer); WEIR_OK leaves one as it is. */
+/* Ends posted receives with what `judge` says of each (it may name another peer); WEIR_OK leaves
+ * one as it is. */
 void weir_match_judge(weir_net *, weir_err (*judge)(weir_net *, weir_op *, int *who));
 
 /* ---- loss.c ---- */
-void weir_loss_add(weir_net *, int peer, const weir_fault *); /* a peer is gone; again: nothing happens */
-void weir_loss_left(weir_net *, int peer);                    /* one has left in order */
-weir_err weir_loss_all(weir_net *, int *who);                 /* the reason why nothing can be started, if there is one */
-weir_err weir_loss_of(weir_net *, int peer, int *who);        /* why nothing will come of `peer` (or WEIR_ANY), if so */
+/* a peer is gone; again: nothing happens */
+void weir_loss_add(weir_net *, int peer, const weir_fault *);
+void weir_loss_left(weir_net *, int peer); /* one has left in order */
+/* the reason why nothing can be started, if there is one */
+weir_err weir_loss_all(weir_net *, int *who);
+/* why nothing will come of `peer` (or WEIR_ANY), if so */
+weir_err weir_loss_of(weir_net *, int peer, int *who);
 bool weir_loss_is(const weir_net *, int peer, int bits);
-void weir_loss_end(weir_net *); /* the first fibre has returned */
+void weir_loss_end(weir_net *);  /* the first fibre has returned */
 void weir_loss_look(weir_net *); /* something is known now that ends posted receives */
 void weir_loss_text(const weir_fault *, char *text, size_t room);
 
 /* ---- life.c ---- */
 weir_err weir_life_open(weir_net *, const weir_place *);
 void weir_life_close(weir_net *);
-weir_err weir_life_meet(weir_net *);                /* [blocks] until everybody is there */
-void weir_life_leave(weir_net *, weir_err why, const char *sentence); /* [blocks] says goodbye, or the first cause */
-/* The world reports: a word from a peer and what it was doing (DATA: only that it came), and a link that has ended. */
+weir_err weir_life_meet(weir_net *); /* [blocks] until everybody is there */
+/* [blocks] says goodbye, or the first cause */
+void weir_life_leave(weir_net *, weir_err why, const char *sentence);
+/* The world reports: a word from a peer and what it was doing (DATA: only that it came), and a link
+ * that has ended. */
 void weir_life_word(weir_net *, int from, weir_word, uint64_t doing, const void *body, size_t len);
 void weir_life_gone(weir_net *, int peer);
-double weir_life_tick(weir_net *); /* signs of life, and who gives none; called by idle after each delivery. Next at... */
-void weir_life_fault(weir_net *, int peer, weir_err, weir_fault *); /* what is known of it now; `what` is left empty */
+/* signs of life, and who gives none; called by idle after each delivery. Next at... */
+double weir_life_tick(weir_net *);
+/* what is known of it now; `what` is left empty */
+void weir_life_fault(weir_net *, int peer, weir_err, weir_fault *);
 void weir_life_give_up(weir_net *, int peer, weir_err, const char *what);
 void weir_life_wake(weir_net *);
-void weir_life_name(weir_net *, int peer, const char *host, int pid); /* who it is, known before it has said hello */
+/* who it is, known before it has said hello */
+void weir_life_name(weir_net *, int peer, const char *host, int pid);
 #endif

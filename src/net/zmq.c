@@ -1,17 +1,20 @@
-/* zmq.c - real processes over ZeroMQ, on one machine or many: messages out, and progress. No file but the zmq*.c includes zmq.h.
+/* zmq.c - real processes over ZeroMQ, on one machine or many: messages out, and progress. No file
+ * but the zmq*.c includes zmq.h.
  *
  *   rank a                                     rank b
  *   DEALER to b  ---- DATA, HELLO, DONE ---->  ROUTER
  *   DEALER to b  <--- all other words -------  ROUTER      (and the same the other way round)
  *
- * A rank binds one ROUTER and connects a DEALER to every peer. Data leave by the DEALER; words come back by the same link, from
- * the peer's ROUTER. So words never queue behind data, and the DEALER's monitor reports the end of exactly the link by which the
- * peer's last word came. Any disconnect is a loss to us: ZeroMQ's own reconnection is for the first meeting only. Ranks that share a machine
+ * A rank binds one ROUTER and connects a DEALER to every peer. Data leave by the DEALER; words come
+ * back by the same link, from the peer's ROUTER. So words never queue behind data, and the DEALER's
+ * monitor reports the end of exactly the link by which the peer's last word came. Any disconnect is
+ * a loss to us: ZeroMQ's own reconnection is for the first meeting only. Ranks that share a machine
  * are linked by ipc, in a directory that is theirs alone; others by tcp, with the cluster's key.
  *
- * Pitfalls seen to: a monitor is stopped before its PAIR closes (else closing hangs); a link is closed with no linger to get lent
- * buffers back (a disconnect keeps them); small messages arrive at any alignment; water marks are off; ZMQ_FD tells of changes
- * only, so a socket that was written to is read before we sleep. */
+ * Pitfalls seen to: a monitor is stopped before its PAIR closes (else closing hangs); a link is
+ * closed with no linger to get lent buffers back (a disconnect keeps them); small messages arrive
+ * at any alignment; water marks are off; ZMQ_FD tells of changes only, so a socket that was written
+ * to is read before we sleep. */
 #include "net/zmq_link.h"
 #include <string.h>
 #include <time.h>
@@ -21,7 +24,8 @@ enum {
     COPY_MAX = 8192, /* longer ones are lent to ZeroMQ */
     BURST = 64       /* messages taken before fibres get their turn */
 };
-static const double LOOK = 1e-2; /* seconds between looks at every socket when there is always something to do */
+/* seconds between looks at every socket when there is always something to do */
+static const double LOOK = 1e-2;
 
 /* ---- sending ---- */
 
@@ -32,8 +36,9 @@ static void on_free(weir_wake *w)
     weir_op_sent(o->own, o);
 }
 
-/* ZeroMQ is done with lent bytes: sent, or thrown away with the link. On any thread. Its own locks order this after the send; the
- * release and acquire of `own` say so again to TSan, which cannot see into it. */
+/* ZeroMQ is done with lent bytes: sent, or thrown away with the link. On any thread. Its own locks
+ * order this after the send; the release and acquire of `own` say so again to TSan, which cannot
+ * see into it. */
 static void lent_back(void *data, void *hint)
 {
     weir_op *o = hint;
@@ -191,12 +196,16 @@ static void idle(weir_sched *s, double until)
 
 static const weir_opt options[] = {
     WEIR_WORLD_OPTIONS,
-    {"ipc", WEIR_OPT_BOOL, offsetof(weir_zmq_self, ipc), "yes", "ranks that met at a rendezvous and share a machine are not linked by tcp"},
-    {"congestion", WEIR_OPT_TEXT, offsetof(weir_zmq_self, congestion), "auto", .help = "TCP's congestion control, by its name; `system`: as it is set up; auto: so, but reno for bbr on short links"},
+    {"ipc", WEIR_OPT_BOOL, offsetof(weir_zmq_self, ipc), "yes",
+     "ranks that met at a rendezvous and share a machine are not linked by tcp"},
+    {"congestion", WEIR_OPT_TEXT, offsetof(weir_zmq_self, congestion), "auto",
+     .help = "TCP's congestion control, by its name; `system`: as it is set up; auto: so, but reno "
+             "for bbr on short links"},
     {0}};
 
 const weir_world weir_net_zmq = {
-    .plug = {"zmq", "processes on this machine or on many, over ZeroMQ", sizeof(weir_zmq_self), options},
+    .plug = {"zmq", "processes on this machine or on many, over ZeroMQ", sizeof(weir_zmq_self),
+             options},
     .facts = {.loses = true, .encrypts = true, .shares = true},
     .stack = 1 << 20,
     .open = weir_zmq_open,

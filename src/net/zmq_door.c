@@ -1,8 +1,10 @@
-/* zmq_door.c - the rendezvous at rank 0: who comes is looked at, seated or refused; when all are there they get the table. The door stays
- * for the whole run, so that those who come too late are told so.
+/* zmq_door.c - the rendezvous at rank 0: who comes is looked at, seated or refused; when all are
+ * there they get the table. The door stays for the whole run, so that those who come too late are
+ * told so.
  *
- * Whoever is refused is named here in a warning, and told why; the run goes on. It is known by the id that ZeroMQ gave its
- * connection, so that a rank which died and was started again takes its own place. */
+ * Whoever is refused is named here in a warning, and told why; the run goes on. It is known by the
+ * id that ZeroMQ gave its connection, so that a rank which died and was started again takes its own
+ * place. */
 #include "core/log.h"
 #include "net/zmq_link.h"
 #include <arpa/inet.h>
@@ -83,19 +85,28 @@ static void judge(const weir_door *d, const weir_join *j, char *why, size_t room
 
     why[0] = 0;
     if (strcmp(j->program, d->program))
-        snprintf(why, room, "rank %d (host %s, pid %d) runs %s, rank 0 runs %s", j->rank, s->host, s->pid, j->program, d->program);
+        snprintf(why, room, "rank %d (host %s, pid %d) runs %s, rank 0 runs %s", j->rank, s->host,
+                 s->pid, j->program, d->program);
     else if (j->size != (uint32_t)d->size)
-        snprintf(why, room, "rank %d (host %s, pid %d) is of another run, of %u ranks: the one at %s has %d", j->rank, s->host, s->pid,
-                 j->size, d->at, d->size);
+        snprintf(why, room,
+                 "rank %d (host %s, pid %d) is of another run, of %u ranks: the one at %s has %d",
+                 j->rank, s->host, s->pid, j->size, d->at, d->size);
     else if (strcmp(j->job, d->job))
-        snprintf(why, room, "rank %d (host %s, pid %d) is of another run, %s: the one at %s is %s", j->rank, s->host, s->pid,
-                 j->job[0] ? j->job : "without a name", d->at, d->job[0] ? d->job : "without a name");
-    else if (weir_address_good(s->at, &loopback) && loopback && s->machine != d->seat[0].machine && strncmp(d->seat[0].at, "tcp://127.", 10))
-        snprintf(why, room, "rank %d (host %s, pid %d) listens at its loopback address %s, which no other machine reaches", j->rank, s->host,
-                 s->pid, s->at);
+        snprintf(why, room, "rank %d (host %s, pid %d) is of another run, %s: the one at %s is %s",
+                 j->rank, s->host, s->pid, j->job[0] ? j->job : "without a name", d->at,
+                 d->job[0] ? d->job : "without a name");
+    else if (weir_address_good(s->at, &loopback) && loopback && s->machine != d->seat[0].machine &&
+             strncmp(d->seat[0].at, "tcp://127.", 10))
+        snprintf(why, room,
+                 "rank %d (host %s, pid %d) listens at its loopback address %s, which no other "
+                 "machine reaches",
+                 j->rank, s->host, s->pid, s->at);
 }
 
-static bool same(const caller *a, const caller *b) { return a->len == b->len && !memcmp(a->id, b->id, a->len); }
+static bool same(const caller *a, const caller *b)
+{
+    return a->len == b->len && !memcmp(a->id, b->id, a->len);
+}
 
 static void on_join(weir_door *d, const caller *c, const weir_join *j)
 {
@@ -104,11 +115,15 @@ static void on_join(weir_door *d, const caller *c, const weir_join *j)
 
     judge(d, j, why, sizeof why);
     if (!why[0] && d->begun && !(j->rank && same(c, &d->in[j->rank])))
-        snprintf(why, sizeof why, "rank %d (host %s, pid %d) comes too late: the run at %s has begun, with host %s, pid %d as rank %d",
+        snprintf(why, sizeof why,
+                 "rank %d (host %s, pid %d) comes too late: the run at %s has begun, with host %s, "
+                 "pid %d as rank %d",
                  j->rank, j->seat.host, j->seat.pid, d->at, old->host, old->pid, j->rank);
-    else if (!why[0] && (j->rank == 0 || (d->in[j->rank].len && !same(c, &d->in[j->rank]) && post_seen(d, &d->in[j->rank]))))
-        snprintf(why, sizeof why, "two processes say they are rank %d: host %s, pid %d and host %s, pid %d", j->rank, old->host, old->pid,
-                 j->seat.host, j->seat.pid);
+    else if (!why[0] && (j->rank == 0 || (d->in[j->rank].len && !same(c, &d->in[j->rank]) &&
+                                          post_seen(d, &d->in[j->rank]))))
+        snprintf(why, sizeof why,
+                 "two processes say they are rank %d: host %s, pid %d and host %s, pid %d", j->rank,
+                 old->host, old->pid, j->seat.host, j->seat.pid);
     if (why[0]) {
         refuse(d, c, WEIR_MISFIT, why);
     } else if (!d->begun && post_seen(d, c)) {
@@ -137,12 +152,14 @@ static bool take(weir_door *d)
         if (zmq_recv(d->socket, name, 0, ZMQ_DONTWAIT) < 0)
             break;
     }
-    if (n >= 0 && n <= MESSAGE_MAX && id > 0 && id <= ID_MAX && weir_join_read(text, (size_t)n, &j)) {
+    if (n >= 0 && n <= MESSAGE_MAX && id > 0 && id <= ID_MAX &&
+        weir_join_read(text, (size_t)n, &j)) {
         memcpy(c.id, name, (size_t)id);
         c.len = (size_t)id;
         on_join(d, &c, &j);
     } else if (d->warned++ < WARNINGS) {
-        weir_log(WEIR_LOG_WARN, "net", "a message at the rendezvous %s that is none of ours was dropped", d->at);
+        weir_log(WEIR_LOG_WARN, "net",
+                 "a message at the rendezvous %s that is none of ours was dropped", d->at);
     }
     return true;
 }
@@ -172,8 +189,9 @@ static void remember(weir_door *d, int fd)
         inet_ntop(AF_INET6, &((struct sockaddr_in6 *)&from)->sin6_addr, k->host, sizeof k->host);
 }
 
-/* One that does not get as far as a message: without the key, with a wrong one, or no program of ours. Each is warned of once, by its
- * address; a rank of ours that is refused stays long enough for that. */
+/* One that does not get as far as a message: without the key, with a wrong one, or no program of
+ * ours. Each is warned of once, by its address; a rank of ours that is refused stays long enough
+ * for that. */
 static void shut_out(weir_door *d, const knock *k)
 {
     if (!k || !k->host[0] || d->tolds == WARNINGS) {
@@ -184,7 +202,10 @@ static void shut_out(weir_door *d, const knock *k)
         if (!strcmp(d->told[i], k->host))
             return;
     memcpy(d->told[d->tolds++], k->host, sizeof k->host);
-    weir_log(WEIR_LOG_WARN, "net", "a process at %s was not let in at %s: it has no key, or not this run's; the run goes on", k->host, d->at);
+    weir_log(
+        WEIR_LOG_WARN, "net",
+        "a process at %s was not let in at %s: it has no key, or not this run's; the run goes on",
+        k->host, d->at);
 }
 
 static void watch(weir_door *d)
@@ -194,7 +215,8 @@ static void watch(weir_door *d)
     for (int event; (event = weir_zmq_event(d->monitor, &value));) {
         if (event == ZMQ_EVENT_ACCEPTED)
             remember(d, (int)value);
-        else if (event == ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL || event == ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL)
+        else if (event == ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL ||
+                 event == ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL)
             d->bad = true;
         else if (event == ZMQ_EVENT_DISCONNECTED && d->bad) {
             d->bad = false;
@@ -246,8 +268,8 @@ static weir_err missing(weir_door *d, double waited)
                 n += snprintf(who + n, sizeof who - (size_t)n, " and more%20s", "");
             count++;
         }
-    snprintf(why, sizeof why, "rank%s %.180s of %d %s not come (waited %.0f s at %s)", count > 1 ? "s" : "", who, d->size,
-             count > 1 ? "have" : "has", waited, d->at);
+    snprintf(why, sizeof why, "rank%s %.180s of %d %s not come (waited %.0f s at %s)",
+             count > 1 ? "s" : "", who, d->size, count > 1 ? "have" : "has", waited, d->at);
     for (int r = 1; r < d->size; r++)
         if (d->in[r].len) {
             weir_refusal no = {.code = WEIR_SILENT};
@@ -301,21 +323,25 @@ static weir_err send_table(weir_net *n)
 /* ---- from beginning to end ---- */
 
 /* Somebody listens there already: if it is a rank 0, it says who it is. */
-static weir_err taken(weir_net *n, const weir_place *place, const weir_key *key, const char *at, weir_seat *seat)
+static weir_err taken(weir_net *n, const weir_place *place, const weir_key *key, const char *at,
+                      weir_seat *seat)
 {
     weir_place brief = *place;
 
     brief.timeout = 2;
     if (weir_zmq_join(n, &brief, key, at, seat) == WEIR_MISFIT)
         return weir_fail_in(WEIR_MISFIT, "the rendezvous %s is taken", place->rendezvous);
-    return weir_fail(WEIR_FAILED, "the rendezvous %s is taken, by another program or another run", place->rendezvous);
+    return weir_fail(WEIR_FAILED, "the rendezvous %s is taken, by another program or another run",
+                     place->rendezvous);
 }
 
-static weir_err listen_at(weir_net *n, const weir_place *place, const weir_key *key, const char *at, weir_seat *seat)
+static weir_err listen_at(weir_net *n, const weir_place *place, const weir_key *key, const char *at,
+                          weir_seat *seat)
 {
     sockets *z = n->link;
     weir_door *d = z->door;
-    int yes = 1, events = ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL |
+    int yes = 1, events = ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_DISCONNECTED |
+                          ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL |
                           ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL;
     int64_t most = MESSAGE_MAX;
 
@@ -327,15 +353,18 @@ static weir_err listen_at(weir_net *n, const weir_place *place, const weir_key *
     WEIR_TRY(weir_zmq_monitor(z, d->socket, "inproc://door", events, &d->monitor));
     if (!zmq_bind(d->socket, at))
         return WEIR_OK;
-    return zmq_errno() == EADDRINUSE ? taken(n, place, key, at, seat) : weir_zmq_fail("listening at", at);
+    return zmq_errno() == EADDRINUSE ? taken(n, place, key, at, seat)
+                                     : weir_zmq_fail("listening at", at);
 }
 
-weir_err weir_zmq_door_open(weir_net *n, const weir_place *place, const weir_key *key, const char *at, weir_seat *seat)
+weir_err weir_zmq_door_open(weir_net *n, const weir_place *place, const weir_key *key,
+                            const char *at, weir_seat *seat)
 {
     sockets *z = n->link;
     weir_door *d = z->door = calloc(1, sizeof *d);
 
-    if (!d || !(d->in = calloc((size_t)n->size, sizeof *d->in)) || !(d->seat = calloc((size_t)n->size, sizeof *d->seat)))
+    if (!d || !(d->in = calloc((size_t)n->size, sizeof *d->in)) ||
+        !(d->seat = calloc((size_t)n->size, sizeof *d->seat)))
         return weir_fail_nomem((size_t)n->size * sizeof *d->seat);
     if (getrandom(&z->run, sizeof z->run, 0) != sizeof z->run)
         return weir_fail(WEIR_FAILED, "no random numbers: %s", strerror(errno));

@@ -1,6 +1,7 @@
-/* zmq_guard.c - who may connect: CURVE on the sockets, and the answers to ZeroMQ's own question (its ZAP protocol: RFC 27) whether
- * one that knows the key's open half, to which it has encrypted, may come in. Only one whose own key it is may. ZeroMQ asks before
- * it takes any message of theirs. */
+/* zmq_guard.c - who may connect: CURVE on the sockets, and the answers to ZeroMQ's own question
+ * (its ZAP protocol: RFC 27) whether one that knows the key's open half, to which it has encrypted,
+ * may come in. Only one whose own key it is may. ZeroMQ asks before it takes any message of
+ * theirs. */
 #include "core/log.h"
 #include "net/zmq_link.h"
 #include <string.h>
@@ -85,6 +86,8 @@ void weir_zmq_guard_serve(sockets *z)
         bool in = welcome(z, &q);
         answer(z->guard, &q, in);
         if (!in && z->refused++ < WARNINGS)
-            weir_log(WEIR_LOG_WARN, "net", "a process at %.60s was not let in: its key is not this run's", q.part[ADDRESS]);
+            weir_log(WEIR_LOG_WARN, "net",
+                     "a process at %.60s was not let in: its key is not this run's",
+                     q.part[ADDRESS]);
     }
 }

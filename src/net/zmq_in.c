@@ -23,7 +23,8 @@ static void warn_foreign(weir_net *n)
     sockets *z = n->link;
 
     if (z->warned++ < WARNINGS)
-        weir_log(WEIR_LOG_WARN, "net", "rank %d dropped a message that is not of this run", n->rank);
+        weir_log(WEIR_LOG_WARN, "net", "rank %d dropped a message that is not of this run",
+                 n->rank);
 }
 
 static parcel *get_parcel(sockets *z)
@@ -115,7 +116,11 @@ static void deliver(weir_net *n, parcel *p, const weir_frame *head)
         weir_zmq_drop(n, &p->msg);
         return;
     }
-    p->msg = (weir_msg){.from = from, .generation = head->generation, .tag = head->tag, .len = head->len, .data = body};
+    p->msg = (weir_msg){.from = from,
+                        .generation = head->generation,
+                        .tag = head->tag,
+                        .len = head->len,
+                        .data = body};
     weir_match_arrive(n, &p->msg);
 }
 
@@ -139,7 +144,8 @@ bool weir_zmq_take(weir_net *n, void *socket, int from)
     } else if (!part(socket, &p->body, &more)) {
         return weir_zmq_drop(n, &p->msg), false;
     }
-    ours = weir_frame_read(zmq_msg_data(&p->body), zmq_msg_size(&p->body), n->size, &head) && head.from == (uint32_t)from;
+    ours = weir_frame_read(zmq_msg_data(&p->body), zmq_msg_size(&p->body), n->size, &head) &&
+           head.from == (uint32_t)from;
     ours = ours && more == (head.len > 0);
     if (more)
         ours = part(socket, &p->body, &more) && ours && zmq_msg_size(&p->body) == head.len && !more;
@@ -165,12 +171,13 @@ bool weir_zmq_take_words(weir_net *n, int peer)
 
 /* ---- links ---- */
 
-/* Before they met: a rank listens before it says where, so a machine that refuses to connect to it tells that its process is gone. Not
- * by the first refusal, which may be the network's; nor over ipc, where ranks may well come before the file. */
+/* Before they met: a rank listens before it says where, so a machine that refuses to connect to it
+ * tells that its process is gone. Not by the first refusal, which may be the network's; nor over
+ * ipc, where ranks may well come before the file. */
 static bool refused(remote *r) { return r->tcp && r->fd < 0 && ++r->refusals >= REFUSALS; }
 
-/* The link to a peer has ended if its monitor says so. What came before is read first: its last word, and what others may have told of
- * the reason why. */
+/* The link to a peer has ended if its monitor says so. What came before is read first: its last
+ * word, and what others may have told of the reason why. */
 void weir_zmq_look(weir_net *n, int peer)
 {
     sockets *z = n->link;
@@ -191,7 +198,8 @@ void weir_zmq_look(weir_net *n, int peer)
     weir_life_gone(n, peer);
 }
 
-/* The kernel of a stopped process still answers for it, to data and to keep-alive probes alike; that of one behind a cut link does not. */
+/* The kernel of a stopped process still answers for it, to data and to keep-alive probes alike;
+ * that of one behind a cut link does not. */
 const char *weir_zmq_silence(weir_net *n, int peer, double seconds)
 {
     const remote *r = &((sockets *)n->link)->peer[peer];
@@ -200,8 +208,10 @@ const char *weir_zmq_silence(weir_net *n, int peer, double seconds)
 
     if (!r->tcp)
         return ", stopped";
-    if (seconds < 1.8 || r->fd < 0 || getsockopt(r->fd, IPPROTO_TCP, TCP_INFO, &info, &len)) /* probes are a second apart at least */
+    /* probes are a second apart at least */
+    if (seconds < 1.8 || r->fd < 0 || getsockopt(r->fd, IPPROTO_TCP, TCP_INFO, &info, &len))
         return "";
-    return info.tcpi_last_ack_recv > 750 * seconds ? ", and its machine does not answer: the link is cut, or the machine is down"
-                                                   : ", but its machine answers: it is stopped";
+    return info.tcpi_last_ack_recv > 750 * seconds
+               ? ", and its machine does not answer: the link is cut, or the machine is down"
+               : ", but its machine answers: it is stopped";
 }

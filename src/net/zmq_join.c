@@ -1,13 +1,16 @@
-/* zmq_join.c - the rendezvous as all but rank 0 see it: go there, say who you are, wait for the table.
+/* zmq_join.c - the rendezvous as all but rank 0 see it: go there, say who you are, wait for the
+ * table.
  *
- * Rank 0 may not be there yet: this rank tries until its time is over. One that is not let in for its key leaves at once. */
+ * Rank 0 may not be there yet: this rank tries until its time is over. One that is not let in for
+ * its key leaves at once. */
 #include "net/zmq_link.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <zmq.h>
 
-enum { SHUT_OUT = 3, KNOCK = 300 }; /* so many links that end in mid-handshake are no accident; milliseconds */
+/* so many links that end in mid-handshake are no accident; milliseconds */
+enum { SHUT_OUT = 3, KNOCK = 300 };
 
 typedef struct visit {
     void *socket, *monitor;
@@ -21,7 +24,8 @@ typedef struct visit {
 
 static weir_err open_visit(sockets *z, visit *v, const char *at)
 {
-    int wait = 100, events = ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL |
+    int wait = 100, events = ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_HANDSHAKE_SUCCEEDED |
+                             ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL |
                              ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
 
     WEIR_TRY(weir_zmq_socket(z, ZMQ_DEALER, &v->socket));
@@ -42,8 +46,8 @@ static void close_visit(visit *v)
         zmq_close(v->monitor);
 }
 
-/* Rank 0 names those it does not let in by their address, but a link that it has refused may be gone before it can look: so we
- * stay at its door for a moment. */
+/* Rank 0 names those it does not let in by their address, but a link that it has refused may be
+ * gone before it can look: so we stay at its door for a moment. */
 static weir_err not_let_in(const visit *v)
 {
     const char *at = v->place->rendezvous;
@@ -53,10 +57,15 @@ static weir_err not_let_in(const visit *v)
         weir_address_knock(&there, KNOCK);
 
     if (v->key)
-        return weir_fail(WEIR_DENIED, "rank %d was not let in at %s: the key in %s is not the run's, or the run has none", v->me.rank, at,
-                         v->place->key);
-    return weir_fail(WEIR_DENIED, "rank %d was not let in at %s: the run has a key (or what listens there is no run); name its file with --key FILE "
-                     "or WEIR_KEY", v->me.rank, at);
+        return weir_fail(
+            WEIR_DENIED,
+            "rank %d was not let in at %s: the key in %s is not the run's, or the run has none",
+            v->me.rank, at, v->place->key);
+    return weir_fail(WEIR_DENIED,
+                     "rank %d was not let in at %s: the run has a key (or what listens there is no "
+                     "run); name its file with --key FILE "
+                     "or WEIR_KEY",
+                     v->me.rank, at);
 }
 
 /* What became of the link. */
@@ -69,11 +78,14 @@ static weir_err watch(visit *v)
             v->connected = true;
             zmq_send(v->socket, &v->me, sizeof v->me, ZMQ_DONTWAIT);
         } else if (event == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH ||
-                   (event == ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL && (v->key || value == ZMQ_PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH)) ||
-                   (event == ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL && ++v->shut_out >= SHUT_OUT)) { /* the other side saw it first */
+                   (event == ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL &&
+                    (v->key || value == ZMQ_PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH)) ||
+                   (event == ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL &&
+                    ++v->shut_out >= SHUT_OUT)) { /* the other side saw it first */
             return not_let_in(v);
         } else if (event == ZMQ_EVENT_DISCONNECTED && v->seen) {
-            return weir_fail(WEIR_LOST, "rank 0 at %s ended before all ranks had come", v->place->rendezvous);
+            return weir_fail(WEIR_LOST, "rank 0 at %s ended before all ranks had come",
+                             v->place->rendezvous);
         } else if (event == ZMQ_EVENT_DISCONNECTED) {
             v->connected = false;
         }
@@ -114,14 +126,22 @@ static weir_err listen_to(sockets *z, visit *v, int size, weir_seat *seat, bool 
 static weir_err too_late(const visit *v, double waited)
 {
     const char *at = v->place->rendezvous;
-    bool loopback = !strncmp(at, "127.", 4) || !strncmp(at, "localhost:", 10) || !strncmp(at, "[::1]", 5);
+    bool loopback =
+        !strncmp(at, "127.", 4) || !strncmp(at, "localhost:", 10) || !strncmp(at, "[::1]", 5);
 
     if (v->seen)
-        return weir_fail(WEIR_SILENT, "rank 0 at %s has fallen silent before all ranks had come (waited %.0f s)", at, waited);
+        return weir_fail(WEIR_SILENT,
+                         "rank 0 at %s has fallen silent before all ranks had come (waited %.0f s)",
+                         at, waited);
     if (v->connected)
-        return weir_fail(WEIR_SILENT, "what listens at %s does not answer as rank 0 of a run (waited %.0f s)", at, waited);
-    return weir_fail(WEIR_SILENT, "rank 0 is not at %s (waited %.0f s): it was not started, cannot be reached, or the run is over%s", at,
-                     waited, loopback ? "; on another machine that address is another place" : "");
+        return weir_fail(WEIR_SILENT,
+                         "what listens at %s does not answer as rank 0 of a run (waited %.0f s)",
+                         at, waited);
+    return weir_fail(WEIR_SILENT,
+                     "rank 0 is not at %s (waited %.0f s): it was not started, cannot be reached, "
+                     "or the run is over%s",
+                     at, waited,
+                     loopback ? "; on another machine that address is another place" : "");
 }
 
 /* One look at all that has come. The last word of a link that has ended is heard before its end. */
@@ -153,7 +173,8 @@ static weir_err wait_for_table(weir_net *n, visit *v, weir_seat *seat)
             return WEIR_OK;
         now = n->world->now(n->sched);
         if (v->seen && !seen)
-            until = now + v->place->timeout + 2; /* rank 0 counts from when it came itself: it decides */
+            until = now + v->place->timeout +
+                    2; /* rank 0 counts from when it came itself: it decides */
         seen = v->seen;
         if (now >= until)
             return too_late(v, now - begun);
@@ -161,7 +182,8 @@ static weir_err wait_for_table(weir_net *n, visit *v, weir_seat *seat)
     }
 }
 
-weir_err weir_zmq_join(weir_net *n, const weir_place *place, const weir_key *key, const char *at, weir_seat *seat)
+weir_err weir_zmq_join(weir_net *n, const weir_place *place, const weir_key *key, const char *at,
+                       weir_seat *seat)
 {
     visit v = {.place = place, .key = key, .at = at};
     weir_err err;

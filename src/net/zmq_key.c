@@ -16,7 +16,8 @@ void weir_key_wipe(weir_key *k) { explicit_bzero(k, sizeof *k); }
 static weir_err draw(weir_key *k)
 {
     if (zmq_curve_keypair(k->open, k->secret))
-        return weir_fail(WEIR_FAILED, "this machine's ZeroMQ library makes no keys: it was built without CURVE");
+        return weir_fail(WEIR_FAILED,
+                         "this machine's ZeroMQ library makes no keys: it was built without CURVE");
     return WEIR_OK;
 }
 
@@ -25,7 +26,9 @@ static weir_err write_key(const char *path, const char *text)
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600), why = 0;
 
     if (fd < 0 && errno == EEXIST)
-        return weir_fail(WEIR_USAGE, "%s exists: it is left as it is; remove it first, or name another file", path);
+        return weir_fail(WEIR_USAGE,
+                         "%s exists: it is left as it is; remove it first, or name another file",
+                         path);
     if (fd < 0)
         return weir_fail(WEIR_DISK, "%s: the key cannot be written: %s", path, strerror(errno));
     errno = EIO; /* of a write that was cut short */
@@ -69,9 +72,11 @@ static weir_err open_private(const char *path, int *out)
     if (st.st_mode & 077 || (st.st_uid != geteuid() && st.st_uid != 0)) {
         close(fd);
         if (st.st_mode & 077)
-            return weir_fail(WEIR_DENIED, "the key file %s can be read by others (mode %04o): chmod 600 %s", path,
-                             (unsigned)st.st_mode & 07777, path);
-        return weir_fail(WEIR_DENIED, "the key file %s belongs to another user (%u)", path, (unsigned)st.st_uid);
+            return weir_fail(WEIR_DENIED,
+                             "the key file %s can be read by others (mode %04o): chmod 600 %s",
+                             path, (unsigned)st.st_mode & 07777, path);
+        return weir_fail(WEIR_DENIED, "the key file %s belongs to another user (%u)", path,
+                         (unsigned)st.st_uid);
     }
     *out = fd;
     return WEIR_OK;
@@ -97,5 +102,7 @@ weir_err weir_key_read(const char *path, weir_key *out)
     if (good)
         *out = k;
     weir_key_wipe(&k);
-    return good ? WEIR_OK : weir_fail(WEIR_DENIED, "%s holds no key of this version: weir keygen makes one", path);
+    return good ? WEIR_OK
+                : weir_fail(WEIR_DENIED, "%s holds no key of this version: weir keygen makes one",
+                            path);
 }

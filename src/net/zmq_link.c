@@ -1,4 +1,5 @@
-/* zmq_link.c - ZeroMQ sockets: opened, met, cut, closed; the directory or the addresses that they meet at. */
+/* zmq_link.c - ZeroMQ sockets: opened, met, cut, closed; the directory or the addresses that they
+ * meet at. */
 #include "net/zmq_link.h"
 #include "core/log.h"
 #include "net/launch.h"
@@ -21,14 +22,16 @@ void weir_zmq_name(const sockets *z, int rank, unsigned char name[WEIR_ZMQ_NAME]
 
 /* ---- sockets ---- */
 
-/* The descriptor becomes readable when something changes, but only after somebody has looked and found nothing. This is the first look; what
- * it may have found has to be read once without being told. */
+/* The descriptor becomes readable when something changes, but only after somebody has looked and
+ * found nothing. This is the first look; what it may have found has to be read once without being
+ * told. */
 int weir_zmq_fd(void *socket)
 {
     int fd = -1, events;
     size_t size = sizeof fd, events_size = sizeof events;
 
-    if (zmq_getsockopt(socket, ZMQ_FD, &fd, &size) || zmq_getsockopt(socket, ZMQ_EVENTS, &events, &events_size))
+    if (zmq_getsockopt(socket, ZMQ_FD, &fd, &size) ||
+        zmq_getsockopt(socket, ZMQ_EVENTS, &events, &events_size))
         return -1;
     return fd;
 }
@@ -40,13 +43,17 @@ weir_err weir_zmq_fail(const char *doing, const char *what)
 
 weir_err weir_zmq_option(void *socket, int option, const void *value, size_t size)
 {
-    return zmq_setsockopt(socket, option, value, size) ? weir_zmq_fail("setting", "an option") : WEIR_OK;
+    return zmq_setsockopt(socket, option, value, size) ? weir_zmq_fail("setting", "an option")
+                                                       : WEIR_OK;
 }
 
-static weir_err set_int(void *socket, int option, int value) { return weir_zmq_option(socket, option, &value, sizeof value); }
+static weir_err set_int(void *socket, int option, int value)
+{
+    return weir_zmq_option(socket, option, &value, sizeof value);
+}
 
-/* Probes tell a stopped process, whose machine answers, from a cut link. They come often enough to be known when the time-out is over,
- * and never end a link themselves before that. */
+/* Probes tell a stopped process, whose machine answers, from a cut link. They come often enough to
+ * be known when the time-out is over, and never end a link themselves before that. */
 static weir_err keep_alive(sockets *z, void *s)
 {
     int every = z->timeout > 4 ? (int)(z->timeout / 4) : 1;
@@ -72,7 +79,10 @@ weir_err weir_zmq_socket(sockets *z, int type, void **out)
     return set_int(s, ZMQ_RECONNECT_IVL, 10);
 }
 
-weir_err weir_zmq_version(void *socket, const char *at) { return set_int(socket, ZMQ_IPV6, strchr(at, '[') != NULL); }
+weir_err weir_zmq_version(void *socket, const char *at)
+{
+    return set_int(socket, ZMQ_IPV6, strchr(at, '[') != NULL);
+}
 
 weir_err weir_zmq_monitor(sockets *z, void *socket, const char *name, int events, void **out)
 {
@@ -111,7 +121,9 @@ static weir_err connect_peer(weir_net *n, int p, const char *at, const weir_key 
     weir_zmq_name(z, n->rank, name);
     WEIR_TRY(weir_zmq_option(r->dealer, ZMQ_ROUTING_ID, name, sizeof name));
     snprintf(watch, sizeof watch, "inproc://monitor-%d", p);
-    WEIR_TRY(weir_zmq_monitor(z, r->dealer, watch, ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_CONNECTED | ZMQ_EVENT_CLOSED, &r->monitor));
+    WEIR_TRY(weir_zmq_monitor(z, r->dealer, watch,
+                              ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_CONNECTED | ZMQ_EVENT_CLOSED,
+                              &r->monitor));
     if (r->tcp)
         WEIR_TRY(weir_zmq_lock(r->dealer, key, false));
     WEIR_TRY(weir_zmq_version(r->dealer, at));
@@ -131,17 +143,24 @@ static weir_err make_dir(const char *dir)
     struct stat st;
 
     if (strlen(dir) > 90)
-        return weir_fail(WEIR_USAGE, "%s: the run directory's path is too long for sockets: 90 bytes at most", dir);
+        return weir_fail(WEIR_USAGE,
+                         "%s: the run directory's path is too long for sockets: 90 bytes at most",
+                         dir);
     if (!mkdir(dir, 0700))
         return WEIR_OK;
     if (errno != EEXIST || lstat(dir, &st))
-        return weir_fail(WEIR_FAILED, "%s: the run directory cannot be made: %s", dir, strerror(errno));
+        return weir_fail(WEIR_FAILED, "%s: the run directory cannot be made: %s", dir,
+                         strerror(errno));
     if (!S_ISDIR(st.st_mode) || st.st_uid != geteuid() || st.st_mode & 077)
-        return weir_fail(WEIR_DENIED, "%s: the run directory must be this user's alone (mode 0700)", dir);
+        return weir_fail(WEIR_DENIED, "%s: the run directory must be this user's alone (mode 0700)",
+                         dir);
     return WEIR_OK;
 }
 
-static void file_of(const sockets *z, int rank, char at[192]) { snprintf(at, 192, "ipc://%s/r%d", z->dir, rank); }
+static void file_of(const sockets *z, int rank, char at[192])
+{
+    snprintf(at, 192, "ipc://%s/r%d", z->dir, rank);
+}
 
 static weir_err bind_file(weir_net *n)
 {
@@ -174,23 +193,33 @@ static weir_err open_here(weir_net *n, const weir_place *place)
 /* ---- on many ---- */
 
 /* May this rank listen where others can reach it. */
-static weir_err check_open(const weir_net *n, const weir_place *place, const weir_address *there, const weir_key *key)
+static weir_err check_open(const weir_net *n, const weir_place *place, const weir_address *there,
+                           const weir_key *key)
 {
     if (there->loopback && place->local_size < place->size && strcmp(place->source, "flags"))
-        return weir_fail(WEIR_MISFIT, "the rendezvous %s is the loopback address %s here, but only %d of the %d ranks are on this machine: "
-                         "name an address that the others reach", place->rendezvous, there->host, place->local_size, place->size);
+        return weir_fail(WEIR_MISFIT,
+                         "the rendezvous %s is the loopback address %s here, but only %d of the %d "
+                         "ranks are on this machine: "
+                         "name an address that the others reach",
+                         place->rendezvous, there->host, place->local_size, place->size);
     if (there->loopback || key)
         return WEIR_OK;
     if (!place->insecure)
-        return weir_fail(WEIR_DENIED, "a run that meets at %s listens beyond this machine and needs a key: weir keygen makes one, --key FILE "
-                         "or WEIR_KEY names it on every rank; --insecure does without", place->rendezvous);
+        return weir_fail(WEIR_DENIED,
+                         "a run that meets at %s listens beyond this machine and needs a key: weir "
+                         "keygen makes one, --key FILE "
+                         "or WEIR_KEY names it on every rank; --insecure does without",
+                         place->rendezvous);
     if (n->rank == 0)
-        weir_log(WEIR_LOG_WARN, "net", "--insecure: whoever reaches %s can join this run, read it and change it", place->rendezvous);
+        weir_log(WEIR_LOG_WARN, "net",
+                 "--insecure: whoever reaches %s can join this run, read it and change it",
+                 place->rendezvous);
     return WEIR_OK;
 }
 
 /* Listens on the way to the rendezvous, at any port; says in `at` where. */
-static weir_err bind_tcp(sockets *z, const weir_address *here, const weir_key *key, char at[WEIR_ADDRESS_MAX])
+static weir_err bind_tcp(sockets *z, const weir_address *here, const weir_key *key,
+                         char at[WEIR_ADDRESS_MAX])
 {
     weir_address any = *here;
     char text[WEIR_ADDRESS_MAX];
@@ -201,7 +230,10 @@ static weir_err bind_tcp(sockets *z, const weir_address *here, const weir_key *k
     WEIR_TRY(weir_zmq_lock(z->router, key, true));
     WEIR_TRY(weir_zmq_version(z->router, text));
     if (zmq_bind(z->router, text) && (zmq_errno() == EADDRNOTAVAIL || zmq_errno() == ENODEV))
-        return weir_fail(WEIR_MISFIT, "the rendezvous is at %s, which is no address of this machine: rank 0 has to run there", here->host);
+        return weir_fail(
+            WEIR_MISFIT,
+            "the rendezvous is at %s, which is no address of this machine: rank 0 has to run there",
+            here->host);
     if (zmq_getsockopt(z->router, ZMQ_LAST_ENDPOINT, at, &len) || !at[0])
         return weir_zmq_fail("listening at", text);
     return WEIR_OK;
@@ -230,7 +262,9 @@ static weir_err connect_all(weir_net *n, const weir_seat *seat, const weir_key *
     for (int p = 0; p < n->size; p++) {
         file_of(z, p, at);
         if (p != n->rank)
-            WEIR_TRY(connect_peer(n, p, ipc && seat[p].machine == seat[n->rank].machine ? at : seat[p].at, key));
+            WEIR_TRY(connect_peer(n, p,
+                                  ipc && seat[p].machine == seat[n->rank].machine ? at : seat[p].at,
+                                  key));
     }
     return WEIR_OK;
 }
@@ -273,8 +307,8 @@ static weir_err open_far(weir_net *n, const weir_place *place)
 
 /* ---- from beginning to end ---- */
 
-/* Whoever is in has a link by now, so the files have served: a rank that is killed later leaves none. The last one takes the
- * directory along. */
+/* Whoever is in has a link by now, so the files have served: a rank that is killed later leaves
+ * none. The last one takes the directory along. */
 void weir_zmq_met(weir_net *n)
 {
     sockets *z = n->link;
@@ -304,7 +338,8 @@ static void shut_link(weir_net *n, int peer, int linger_ms)
     z->poll[WEIR_ZMQ_PEERS + 2 * peer].fd = z->poll[WEIR_ZMQ_PEERS + 2 * peer + 1].fd = -1;
 }
 
-/* Never at once: a link whose socket goes with a message half read, and whose peer goes too, would end the process (libzmq 4.3's session, clean_pipes). */
+/* Never at once: a link whose socket goes with a message half read, and whose peer goes too, would
+ * end the process (libzmq 4.3's session, clean_pipes). */
 enum { GIVEN_UP_MS = 200 };
 
 void weir_zmq_cut(weir_net *n, int peer) { shut_link(n, peer, GIVEN_UP_MS); }
@@ -312,7 +347,8 @@ void weir_zmq_cut(weir_net *n, int peer) { shut_link(n, peer, GIVEN_UP_MS); }
 void weir_zmq_close(weir_net *n, bool in_order)
 {
     sockets *z = n->link;
-    int data_ms = in_order ? 5000 : GIVEN_UP_MS, words_ms = in_order ? 500 : 200; /* at most; what nobody waits for is soon out */
+    /* at most; what nobody waits for is soon out */
+    int data_ms = in_order ? 5000 : GIVEN_UP_MS, words_ms = in_order ? 500 : 200;
 
     if (z->bound && z->run && !in_order)
         weir_run_dir_remove(z->dir, n->size); /* no launcher does it; the run is over for all */
@@ -360,8 +396,11 @@ weir_err weir_zmq_open(weir_net *n, const weir_place *place)
     weir_err err;
 
     if (!place->run_dir[0] && !place->rendezvous[0])
-        return weir_fail(WEIR_MISFIT, "%d ranks by %s, and no place to meet: start each with --rank, --size and --rendezvous HOST:PORT, or here "
-                         "with --workers %d", n->size, place->source, n->size);
+        return weir_fail(WEIR_MISFIT,
+                         "%d ranks by %s, and no place to meet: start each with --rank, --size and "
+                         "--rendezvous HOST:PORT, or here "
+                         "with --workers %d",
+                         n->size, place->source, n->size);
     WEIR_TRY(weir_zmq_pace_check(n));
     if (!(z = calloc(1, sizeof *z)))
         return weir_fail_nomem(sizeof *z);
@@ -372,7 +411,8 @@ weir_err weir_zmq_open(weir_net *n, const weir_place *place)
     for (int p = 0; z->peer && p < n->size; p++)
         z->peer[p].fd = -1;
     for (size_t i = 0; z->poll && i < fds; i++)
-        z->poll[i] = (struct pollfd){.fd = i == WEIR_ZMQ_BELL ? n->sched->bell : -1, .events = POLLIN};
+        z->poll[i] =
+            (struct pollfd){.fd = i == WEIR_ZMQ_BELL ? n->sched->bell : -1, .events = POLLIN};
     err = z->peer && z->poll ? open_sockets(n, place) : weir_fail_nomem(fds * sizeof *z->poll);
     if (err)
         weir_zmq_close(n, false);

@@ -11,8 +11,16 @@
 #include "net/world.h"
 #include <poll.h>
 
-/* Places in the poll set; from PEERS on two a peer: dealer, monitor. A file descriptor of -1 is not looked at. */
-enum { WEIR_ZMQ_BELL, WEIR_ZMQ_ROUTER, WEIR_ZMQ_GUARD, WEIR_ZMQ_DOOR, WEIR_ZMQ_DOOR_EVENTS, WEIR_ZMQ_PEERS };
+/* Places in the poll set; from PEERS on two a peer: dealer, monitor. A file descriptor of -1 is not
+ * looked at. */
+enum {
+    WEIR_ZMQ_BELL,
+    WEIR_ZMQ_ROUTER,
+    WEIR_ZMQ_GUARD,
+    WEIR_ZMQ_DOOR,
+    WEIR_ZMQ_DOOR_EVENTS,
+    WEIR_ZMQ_PEERS
+};
 
 typedef struct weir_zmq_self { /* n->self: the world's options */
     weir_world_self world;
@@ -31,16 +39,16 @@ typedef struct remote {
 
 typedef struct sockets { /* n->link */
     void *context, *router;
-    void *guard;               /* NULL: there is no key */
+    void *guard;                /* NULL: there is no key */
     unsigned char open_key[32]; /* the half of the key that those we let in show */
-    struct weir_door *door;    /* rank 0's, if the run has a rendezvous */
+    struct weir_door *door;     /* rank 0's, if the run has a rendezvous */
     remote *peer;
     struct pollfd *poll;
     struct parcel *spare; /* zmq_in.c's: for the next messages */
     double looked;        /* when every socket was last looked at */
     double timeout;
     int warned, refused; /* warnings given: of foreign messages, of those not let in */
-    uint64_t run; /* drawn by rank 0; 0: a run of one machine, whose directory is its name */
+    uint64_t run;        /* drawn by rank 0; 0: a run of one machine, whose directory is its name */
     char dir[128];
     bool bound; /* our file is still there */
 } sockets;
@@ -54,20 +62,23 @@ weir_err weir_zmq_open(weir_net *, const weir_place *);
 void weir_zmq_met(weir_net *);
 void weir_zmq_cut(weir_net *, int peer);
 void weir_zmq_close(weir_net *, bool in_order);
-/* Shared among the files: a socket with our options; its descriptor; ZeroMQ's sentence for what has just gone wrong; a monitor of it. */
+/* Shared among the files: a socket with our options; its descriptor; ZeroMQ's sentence for what has
+ * just gone wrong; a monitor of it. */
 weir_err weir_zmq_socket(sockets *, int type, void **out);
 int weir_zmq_fd(void *socket);
 weir_err weir_zmq_fail(const char *doing, const char *what);
 weir_err weir_zmq_option(void *socket, int option, const void *value, size_t size);
 weir_err weir_zmq_monitor(sockets *, void *socket, const char *name, int events, void **out);
-weir_err weir_zmq_version(void *socket, const char *at); /* of the internet protocol, by the address */
+/* of the internet protocol, by the address */
+weir_err weir_zmq_version(void *socket, const char *at);
 /* The next event of a monitor and its value; 0: there is none. */
 int weir_zmq_event(void *monitor, uint32_t *value);
 
 /* ---- zmq_in.c ---- */
 void weir_zmq_drop(weir_net *, weir_msg *);
 void weir_zmq_fetch(weir_net *, weir_op *, weir_msg *);
-bool weir_zmq_take(weir_net *, void *socket, int from); /* one message of the ROUTER (from -1) or a DEALER; false: there is none */
+/* one message of the ROUTER (from -1) or a DEALER; false: there is none */
+bool weir_zmq_take(weir_net *, void *socket, int from);
 bool weir_zmq_take_words(weir_net *, int peer);
 void weir_zmq_look(weir_net *, int peer); /* what its monitor says */
 void weir_zmq_free_spare(sockets *);
@@ -80,17 +91,21 @@ void weir_zmq_guard_serve(sockets *); /* answers ZeroMQ's questions about those 
 weir_err weir_zmq_lock(void *socket, const weir_key *, bool listens);
 
 /* ---- zmq_pace.c ---- */
-weir_err weir_zmq_pace_check(const weir_net *); /* whether the user named a congestion control that can be had */
-void weir_zmq_pace(const weir_net *, int fd);   /* of a link that has just been connected */
+/* whether the user named a congestion control that can be had */
+weir_err weir_zmq_pace_check(const weir_net *);
+void weir_zmq_pace(const weir_net *, int fd); /* of a link that has just been connected */
 
 /* ---- zmq_door.c, zmq_join.c ---- */
 enum { WEIR_ZMQ_PROGRAM = 32 };
 void weir_zmq_program(char text[WEIR_ZMQ_PROGRAM]); /* what has to be equal on all ranks */
-/* Rank 0: listens at `at`, waits until all have come, gives them the table and keeps it in `seat`, of which [0] is set. The door stays
- * until it is shut, so that those who come too late are told. */
-weir_err weir_zmq_door_open(weir_net *, const weir_place *, const weir_key *, const char *at, weir_seat *seat);
+/* Rank 0: listens at `at`, waits until all have come, gives them the table and keeps it in `seat`,
+ * of which [0] is set. The door stays until it is shut, so that those who come too late are
+ * told. */
+weir_err weir_zmq_door_open(weir_net *, const weir_place *, const weir_key *, const char *at,
+                            weir_seat *seat);
 void weir_zmq_door_look(weir_net *);
 void weir_zmq_door_shut(sockets *);
 /* The others: go to `at`, say who they are (seat[rank] is set), wait for the table. */
-weir_err weir_zmq_join(weir_net *, const weir_place *, const weir_key *, const char *at, weir_seat *seat);
+weir_err weir_zmq_join(weir_net *, const weir_place *, const weir_key *, const char *at,
+                       weir_seat *seat);
 #endif

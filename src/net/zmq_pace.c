@@ -1,7 +1,9 @@
 /* zmq_pace.c - which congestion control TCP uses on the links that data leave by.
  *
- * Gradients come in bursts, with a forward pass between them. BBR, which some systems take by default, paces every packet by what it has measured, probes for more, and lets
- * a link run dry every ten seconds to measure again: worth it on long paths that lose packets, a loss of some per cent in a LAN. There an older one fills the link at once. */
+ * Gradients come in bursts, with a forward pass between them. BBR, which some systems take by
+ * default, paces every packet by what it has measured, probes for more, and lets a link run dry
+ * every ten seconds to measure again: worth it on long paths that lose packets, a loss of some per
+ * cent in a LAN. There an older one fills the link at once. */
 #include "core/log.h"
 #include "net/zmq_link.h"
 #include <netinet/in.h>
@@ -14,9 +16,15 @@
 enum { NAME = 16 /* as the kernel has it */ };
 static const unsigned SHORT_US = 5000; /* a round trip, below which a link is short */
 
-static const char *wanted(const weir_net *n) { return ((const weir_zmq_self *)n->self)->congestion; }
+static const char *wanted(const weir_net *n)
+{
+    return ((const weir_zmq_self *)n->self)->congestion;
+}
 
-static bool set(int fd, const char *name) { return !setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, (socklen_t)strlen(name)); }
+static bool set(int fd, const char *name)
+{
+    return !setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, (socklen_t)strlen(name));
+}
 
 weir_err weir_zmq_pace_check(const weir_net *n)
 {
@@ -39,7 +47,9 @@ weir_err weir_zmq_pace_check(const weir_net *n)
             allowed[strcspn(allowed, "\n")] = 0;
         fclose(f);
     }
-    return weir_fail(WEIR_MISFIT, "--net zmq:congestion=%s: this system does not let us use it; it allows: %s", name, allowed[0] ? allowed : "(unknown)");
+    return weir_fail(WEIR_MISFIT,
+                     "--net zmq:congestion=%s: this system does not let us use it; it allows: %s",
+                     name, allowed[0] ? allowed : "(unknown)");
 }
 
 /* A handshake has just told the kernel how long a round trip is. */
@@ -65,5 +75,6 @@ void weir_zmq_pace(const weir_net *n, int fd)
         name = "reno"; /* every kernel has it and allows it */
     }
     if (set(fd, name))
-        weir_log(WEIR_LOG_INFO, "net", "rank %d: congestion control %s in place of %s", n->rank, name, now);
+        weir_log(WEIR_LOG_INFO, "net", "rank %d: congestion control %s in place of %s", n->rank,
+                 name, now);
 }

@@ -1,5 +1,6 @@
-/* add.c - the sum of the line before and another layer: what residual networks are made of. Its gradient is that of both inputs
- * as it is, so all three are one piece of memory where that is right: the gradient of a residual stream is never copied. */
+/* add.c - the sum of the line before and another layer: what residual networks are made of. Its
+ * gradient is that of both inputs as it is, so all three are one piece of memory where that is
+ * right: the gradient of a residual stream is never copied. */
 #include "nn/layer.h"
 
 typedef struct add {
@@ -7,7 +8,8 @@ typedef struct add {
 } add;
 
 static const weir_opt options[] = {{"from", WEIR_OPT_TEXT, offsetof(add, from), NULL,
-                                    "the layer above that is added to the line before", 0, 0, NULL, false, false},
+                                    "the layer above that is added to the line before", 0, 0, NULL,
+                                    false, false},
                                    {0}};
 
 /* The sum is written over the line before where that yields. */
@@ -39,17 +41,19 @@ static weir_err bind_add(void *self, const weir_bind *b)
     (void)self;
     WEIR_TRY(choose_memory(b));
     WEIR_TRY(weir_dnn_add(b->dnn, in->layout, b->relu, &op));
-    weir_use use[] = {
-        {WEIR_ARG_SRC, in->data, in->layout}, {WEIR_ARG_OTHER, with->data, with->layout}, {WEIR_ARG_DST, out->data, out->layout}};
+    weir_use use[] = {{WEIR_ARG_SRC, in->data, in->layout},
+                      {WEIR_ARG_OTHER, with->data, with->layout},
+                      {WEIR_ARG_DST, out->data, out->layout}};
     WEIR_TRY(weir_bind_op(b, WEIR_FORWARD, op, use, 3));
-    /* The line before is the first to use the gradient. Only if it uses it up, at once and without changing it, can `with`, whose
-     * other readers still add to it, have the same memory. */
+    /* The line before is the first to use the gradient. Only if it uses it up, at once and without
+     * changing it, can `with`, whose other readers still add to it, have the same memory. */
     WEIR_TRY(pass_on(b, with, !(in->grad && in->shared)));
     return pass_on(b, in, true);
 }
 
 const weir_layer weir_layer_add = {
-    .plug = {"add", "the sum of the line before and the layer that from= names", sizeof(add), options},
+    .plug = {"add", "the sum of the line before and the layer that from= names", sizeof(add),
+             options},
     .joins = true,
     .does_relu = true,
     .shape = weir_shape_kept,

@@ -1,9 +1,11 @@
-/* attention.c - causal multi-head self-attention: every place looks at itself and the places before it. The input has queries,
- * keys and values of all heads side by side, as one dense layer gives them.
+/* attention.c - causal multi-head self-attention: every place looks at itself and the places before
+ * it. The input has queries, keys and values of all heads side by side, as one dense layer gives
+ * them.
  *
- * One head of one sample at a time, so that all of it stays in the cache: scores are made for a block of queries against the keys
- * up to its end, and never kept. Backward makes them again from two numbers a row. Operands are copied to memory of the thread's
- * own, padded to whole units: what is padded is 0. */
+ * One head of one sample at a time, so that all of it stays in the cache: scores are made for a
+ * block of queries against the keys up to its end, and never kept. Backward makes them again from
+ * two numbers a row. Operands are copied to memory of the thread's own, padded to whole units: what
+ * is padded is 0. */
 #include "nn/kernels.h"
 #include "nn/layer.h"
 #include "nn/share.h"
@@ -35,27 +37,29 @@ typedef struct work {
     const float *q, *k, *v; /* in the input */
     row *row;
     float *keys, *values; /* transposed, in units of places: [span / 16][deep][16] */
-    float *flat[3];       /* [span][deep]: queries and values; backward: queries, keys and the output's gradients */
-    float *dk, *dv;       /* [span][deep] */
+    /* [span][deep]: queries and values; backward: queries, keys and the output's gradients */
+    float *flat[3];
+    float *dk, *dv; /* [span][deep] */
     float *score, *dscore, *out;
 } work;
 
-static const weir_opt options[] = {
-    {"heads", WEIR_OPT_INT, offsetof(attention, heads), NULL, "how many heads share the width", 1, 1 << 16, NULL, false, false},
-    {0}};
+static const weir_opt options[] = {{"heads", WEIR_OPT_INT, offsetof(attention, heads), NULL,
+                                    "how many heads share the width", 1, 1 << 16, NULL, false,
+                                    false},
+                                   {0}};
 
-static weir_err shape(void *self, const weir_model_input *input, const weir_shape *in, weir_shape *out, weir_weights *w,
-                      int *weights)
+static weir_err shape(void *self, const weir_model_input *input, const weir_shape *in,
+                      weir_shape *out, weir_weights *w, int *weights)
 {
     const attention *a = self;
 
     (void)input, (void)w;
     if (in->dims != 3 || in->dim[2] % 3)
-        return weir_fail(WEIR_INVALID,
-                         "attention needs queries, keys and values side by side at every place: three times a width");
+        return weir_fail(WEIR_INVALID, "attention needs queries, keys and values side by side at "
+                                       "every place: three times a width");
     if (in->dim[2] / 3 % a->heads)
-        return weir_fail(WEIR_INVALID, "a width of %lld cannot be shared by %lld heads", (long long)in->dim[2] / 3,
-                         (long long)a->heads);
+        return weir_fail(WEIR_INVALID, "a width of %lld cannot be shared by %lld heads",
+                         (long long)in->dim[2] / 3, (long long)a->heads);
     *out = *in;
     out->dim[2] = in->dim[2] / 3;
     *weights = 0;
@@ -64,14 +68,22 @@ static weir_err shape(void *self, const weir_model_input *input, const weir_shap
 
 /* ---- a thread's room ---- */
 
-static size_t room_floats(const bound *b) { return (size_t)(7 * b->span * b->deep + BLOCK * (2 * b->span + b->deep)); }
+static size_t room_floats(const bound *b)
+{
+    return (size_t)(7 * b->span * b->deep + BLOCK * (2 * b->span + b->deep));
+}
 
 static void lay_out(const bound *b, const weir_mem *room, work *w)
 {
     float *at = (float *)room->at + (size_t)weir_share_slot() * room_floats(b);
     const int64_t all = b->span * b->deep;
 
-    *w = (work){.b = b, .keys = at, .values = at + all, .dk = at + 5 * all, .dv = at + 6 * all, .score = at + 7 * all};
+    *w = (work){.b = b,
+                .keys = at,
+                .values = at + all,
+                .dk = at + 5 * all,
+                .dv = at + 6 * all,
+                .score = at + 7 * all};
     for (int i = 0; i < 3; i++)
         w->flat[i] = at + (2 + i) * all;
     w->dscore = w->score + BLOCK * b->span;
@@ -111,7 +123,8 @@ static void copy_turned(const bound *b, const float *flat, float *to)
 /* ---- products ---- */
 
 /* scores[rows, keys] = a[rows, deep] turned */
-static void multiply_turned(const bound *b, const float *a, int64_t rows, int64_t keys, const float *turned, float *score)
+static void multiply_turned(const bound *b, const float *a, int64_t rows, int64_t keys,
+                            const float *turned, float *score)
 {
     weir_kernels_best()->product(&(weir_product){rows,
                                                  weir_units(keys),
@@ -123,22 +136,35 @@ static void multiply_turned(const bound *b, const float *a, int64_t rows, int64_
 }
 
 /* to[rows, deep] = score[rows, keys] flat */
-static void multiply_flat(const bound *b, const float *score, int64_t rows, int64_t keys, const float *flat, float *to)
+static void multiply_flat(const bound *b, const float *score, int64_t rows, int64_t keys,
+                          const float *flat, float *to)
 {
-    weir_kernels_best()->product(&(weir_product){
-        rows, b->deep / WEIR_UNIT, keys, {score, b->span, 1}, {flat, b->deep, WEIR_UNIT}, {to, b->deep, WEIR_UNIT}, false});
+    weir_kernels_best()->product(&(weir_product){rows,
+                                                 b->deep / WEIR_UNIT,
+                                                 keys,
+                                                 {score, b->span, 1},
+                                                 {flat, b->deep, WEIR_UNIT},
+                                                 {to, b->deep, WEIR_UNIT},
+                                                 false});
 }
 
 /* to[keys, deep] += score[rows, keys]' flat */
-static void add_by_keys(const bound *b, const float *score, int64_t rows, int64_t keys, const float *flat, float *to)
+static void add_by_keys(const bound *b, const float *score, int64_t rows, int64_t keys,
+                        const float *flat, float *to)
 {
-    weir_kernels_best()->product(&(weir_product){
-        keys, b->deep / WEIR_UNIT, rows, {score, 1, b->span}, {flat, b->deep, WEIR_UNIT}, {to, b->deep, WEIR_UNIT}, true});
+    weir_kernels_best()->product(&(weir_product){keys,
+                                                 b->deep / WEIR_UNIT,
+                                                 rows,
+                                                 {score, 1, b->span},
+                                                 {flat, b->deep, WEIR_UNIT},
+                                                 {to, b->deep, WEIR_UNIT},
+                                                 true});
 }
 
 /* ---- forward ---- */
 
-/* Probabilities of queries from first on, but for their sums, which the output is divided by; 0 behind a query's own place. */
+/* Probabilities of queries from first on, but for their sums, which the output is divided by; 0
+ * behind a query's own place. */
 static void forward_rows(const work *w, int64_t first, int64_t rows)
 {
     const weir_kernels *kernels = weir_kernels_best();
@@ -148,7 +174,8 @@ static void forward_rows(const work *w, int64_t first, int64_t rows)
         row *keep = &w->row[first + r];
         int64_t sees = first + r + 1;
         keep->most = kernels->most(score, sees);
-        keep->inverse = (float)(1 / kernels->exp_to(score, score, sees, w->b->scale, keep->most, 1));
+        keep->inverse =
+            (float)(1 / kernels->exp_to(score, score, sees, w->b->scale, keep->most, 1));
         memset(score + sees, 0, (size_t)(first + rows - sees) * sizeof *score);
     }
 }
@@ -172,7 +199,8 @@ static void forward_heads(void *arg, int64_t from, int64_t to)
 
     lay_out(b, b->room, &w);
     for (int64_t at = from; at < to; at++) {
-        float *y = (float *)b->y->at + at / b->heads * b->length * b->width + at % b->heads * b->head;
+        float *y =
+            (float *)b->y->at + at / b->heads * b->length * b->width + at % b->heads * b->head;
         go_to(&w, at);
         copy_flat(b, w.k, 3 * b->width, w.flat[1]);
         copy_turned(b, w.flat[1], w.keys);
@@ -230,9 +258,11 @@ static void back_block(const work *w, int64_t first, int64_t rows, float *dq)
 static void back_head(work *w, int64_t at)
 {
     const bound *b = w->b;
-    const float *dy = (const float *)b->dy->at + at / b->heads * b->length * b->width + at % b->heads * b->head;
+    const float *dy =
+        (const float *)b->dy->at + at / b->heads * b->length * b->width + at % b->heads * b->head;
     float *dx = (float *)b->dx->at + (w->q - (const float *)b->x->at);
-    const size_t bytes = (size_t)b->head * sizeof *dx, all = (size_t)(b->span * b->deep) * sizeof *dx;
+    const size_t bytes = (size_t)b->head * sizeof *dx,
+                 all = (size_t)(b->span * b->deep) * sizeof *dx;
 
     copy_flat(b, w->v, 3 * b->width, w->flat[1]);
     copy_turned(b, w->flat[1], w->values);
@@ -282,7 +312,11 @@ static weir_err bind_attention(void *self, const weir_bind *b)
         return weir_fail_nomem(sizeof *s);
     WEIR_TRY(weir_layout_plain(b->dnn, &b->out->shape, &plain));
     WEIR_TRY(weir_bind_out(b, plain));
-    *s = (bound){.x = b->in->data, .dx = b->in->grad, .y = b->out->data, .dy = b->out->grad, .heads = a->heads};
+    *s = (bound){.x = b->in->data,
+                 .dx = b->in->grad,
+                 .y = b->out->data,
+                 .dy = b->out->grad,
+                 .heads = a->heads};
     s->n = b->out->shape.dim[0];
     s->length = b->out->shape.dim[1];
     s->width = b->out->shape.dim[2];
@@ -291,18 +325,22 @@ static weir_err bind_attention(void *self, const weir_bind *b)
     s->span = weir_units(s->length) * WEIR_UNIT;
     s->scale = (float)(1 / sqrt((double)s->head));
     WEIR_TRY(weir_bind_mem(b, (size_t)(s->n * s->heads * s->length) * sizeof(row), &s->row));
-    WEIR_TRY(weir_bind_mem(b, (size_t)weir_share_slots() * room_floats(s) * sizeof(float), &s->room));
-    WEIR_TRY(weir_bind_loop(b, WEIR_FORWARD, forward, s, (weir_mem *[]){s->x, s->y, s->row, s->room, NULL}));
+    WEIR_TRY(
+        weir_bind_mem(b, (size_t)weir_share_slots() * room_floats(s) * sizeof(float), &s->room));
+    WEIR_TRY(weir_bind_loop(b, WEIR_FORWARD, forward, s,
+                            (weir_mem *[]){s->x, s->y, s->row, s->room, NULL}));
     if (!s->dx)
         return WEIR_OK;
     if (b->in->yields)
         weir_bind_same(b, s->x, s->dx);
     WEIR_TRY(weir_bind_mem(b, s->room->bytes, &s->back_room));
-    return weir_bind_loop(b, WEIR_BACK_DATA, back, s, (weir_mem *[]){s->x, s->dx, s->dy, s->row, s->back_room, NULL});
+    return weir_bind_loop(b, WEIR_BACK_DATA, back, s,
+                          (weir_mem *[]){s->x, s->dx, s->dy, s->row, s->back_room, NULL});
 }
 
 const weir_layer weir_layer_attention = {
-    .plug = {"attention", "every place looks at itself and those before: queries, keys and values to one width",
+    .plug = {"attention",
+             "every place looks at itself and those before: queries, keys and values to one width",
              sizeof(attention), options},
     .plain = true,
     .shape = shape,

@@ -1,8 +1,8 @@
 /* avgpool.c - the mean of each window of a picture; zeros around it count, as in PyTorch. */
 #include "nn/pool.h"
 
-static weir_err shape(void *self, const weir_model_input *input, const weir_shape *in, weir_shape *out, weir_weights *w,
-                      int *weights)
+static weir_err shape(void *self, const weir_model_input *input, const weir_shape *in,
+                      weir_shape *out, weir_weights *w, int *weights)
 {
     (void)input, (void)w;
     *weights = 0;
@@ -13,8 +13,11 @@ static weir_err bind_avgpool(void *self, const weir_bind *b)
 {
     const weir_pool *p = self;
 
-    return weir_pool_bind(
-        b, (weir_pool_desc){.height = p->kernel, .width = p->kernel, .stride = p->stride, .pad = p->pad, .average = true});
+    return weir_pool_bind(b, (weir_pool_desc){.height = p->kernel,
+                                              .width = p->kernel,
+                                              .stride = p->stride,
+                                              .pad = p->pad,
+                                              .average = true});
 }
 
 const weir_layer weir_layer_avgpool = {

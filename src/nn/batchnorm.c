@@ -1,30 +1,35 @@
-/* batchnorm.c - every channel to mean 0 and variance 1 over the batch, then scaled and shifted; evaluation uses running
- * statistics. A relu that follows is done on the way, forward and backward. The loops are ours (norm.h), over blocked layouts as
- * they come: one look at the input for its statistics, one to use them, and sums in double, which PyTorch has too and the library
- * has not. batchnorm.h has the part that several workers do together. */
+/* batchnorm.c - every channel to mean 0 and variance 1 over the batch, then scaled and shifted;
+ * evaluation uses running statistics. A relu that follows is done on the way, forward and backward.
+ * The loops are ours (norm.h), over blocked layouts as they come: one look at the input for its
+ * statistics, one to use them, and sums in double, which PyTorch has too and the library has not.
+ * batchnorm.h has the part that several workers do together. */
 #include "nn/batchnorm.h"
 #include "nn/norm.h"
 #include "nn/share.h"
 #include <math.h>
 #include <string.h>
 
-static const weir_opt options[] = {
-    {"momentum", WEIR_OPT_REAL, offsetof(weir_batchnorm, momentum), "0.1", "how much a batch changes the running statistics", 0, 1,
-     NULL, false, false},
-    {"eps", WEIR_OPT_REAL, offsetof(weir_batchnorm, eps), "1e-5", "added to the variance", 1e-12, 1, NULL, false, false},
-    {"sync", WEIR_OPT_BOOL, offsetof(weir_batchnorm, sync), "no", "takes statistics over the samples of all workers", 0, 0, NULL,
-     false, false},
-    {0}};
+static const weir_opt options[] = {{"momentum", WEIR_OPT_REAL, offsetof(weir_batchnorm, momentum),
+                                    "0.1", "how much a batch changes the running statistics", 0, 1,
+                                    NULL, false, false},
+                                   {"eps", WEIR_OPT_REAL, offsetof(weir_batchnorm, eps), "1e-5",
+                                    "added to the variance", 1e-12, 1, NULL, false, false},
+                                   {"sync", WEIR_OPT_BOOL, offsetof(weir_batchnorm, sync), "no",
+                                    "takes statistics over the samples of all workers", 0, 0, NULL,
+                                    false, false},
+                                   {0}};
 
-static weir_err shape(void *self, const weir_model_input *input, const weir_shape *in, weir_shape *out, weir_weights *w,
-                      int *weights)
+static weir_err shape(void *self, const weir_model_input *input, const weir_shape *in,
+                      weir_shape *out, weir_weights *w, int *weights)
 {
     weir_batchnorm *n = self;
     weir_shape channels = {1, {in->dim[1]}};
 
     (void)input;
     if (in->dims != 2 && in->dims != 4)
-        return weir_fail(WEIR_INVALID, "batchnorm needs rows, or pictures of three dimensions (channels, height, width), not %d",
+        return weir_fail(WEIR_INVALID,
+                         "batchnorm needs rows, or pictures of three dimensions (channels, height, "
+                         "width), not %d",
                          in->dims - 1);
     *out = *in;
     n->channels = in->dim[1];
@@ -61,8 +66,9 @@ typedef struct bound {
     bool relu;
     weir_mem *x, *y, *dx, *dy;
     weir_mem *part; /* two doubles for each lane of a unit of a sample */
-    weir_mem *kept; /* from forward to backward, by channel: mean, a, b of norm.h, and 1 / deviation */
-    float *back;    /* by channel: by_dy, by_x, rest of norm.h */
+    /* from forward to backward, by channel: mean, a, b of norm.h, and 1 / deviation */
+    weir_mem *kept;
+    float *back; /* by channel: by_dy, by_x, rest of norm.h */
     void (*loop)(const weir_norm_piece *);
 } bound;
 
@@ -77,12 +83,16 @@ static int64_t lanes_of(const bound *s, int64_t unit)
     return !s->at.padded && left < s->at.lanes ? left : s->at.lanes;
 }
 
-static double *part_of(const bound *s, int64_t k) { return (double *)s->part->at + 2 * k * s->at.lanes; }
+static double *part_of(const bound *s, int64_t k)
+{
+    return (double *)s->part->at + 2 * k * s->at.lanes;
+}
 
 /* Unit k % units of sample k / units. */
 static weir_norm_piece find_piece(const bound *s, int64_t k)
 {
-    int64_t unit = k % s->at.units, c = unit * s->at.lanes, at = k / s->at.units * s->at.sample + unit * s->at.unit;
+    int64_t unit = k % s->at.units, c = unit * s->at.lanes,
+            at = k / s->at.units * s->at.sample + unit * s->at.unit;
 
     return (weir_norm_piece){.places = s->places,
                              .step = s->at.step,
@@ -180,8 +190,9 @@ static void sum_up(bound *s)
     *s->norm->count = (double)(s->n * s->places);
 }
 
-/* Sums are taken of distances from a value near the channel's mean: all of them may lie far from zero. One worker takes any value of
- * the channel; several, whose sums must not depend on who has which sample, take their common mean: one more look at the input. */
+/* Sums are taken of distances from a value near the channel's mean: all of them may lie far from
+ * zero. One worker takes any value of the channel; several, whose sums must not depend on who has
+ * which sample, take their common mean: one more look at the input. */
 static weir_err choose_zero(bound *s)
 {
     const weir_batchnorm *n = s->norm;
@@ -205,7 +216,8 @@ static void set_coefficients(const bound *s)
 {
     const weir_batchnorm *n = s->norm;
     const float *scale = s->param[SCALE].data->at, *shift = s->param[SHIFT].data->at;
-    float *mean = kept(s, KEPT_MEAN), *a = kept(s, KEPT_A), *b = kept(s, KEPT_B), *spread = kept(s, KEPT_SPREAD);
+    float *mean = kept(s, KEPT_MEAN), *a = kept(s, KEPT_A), *b = kept(s, KEPT_B),
+          *spread = kept(s, KEPT_SPREAD);
 
     for (int64_t c = 0; c < n->channels; c++) {
         mean[c] = (float)n->sum[c];
@@ -281,7 +293,8 @@ static weir_err back(void *arg)
     for (int64_t c = 0; c < n->channels; c++) {
         double by = (double)scale[c] * (double)spread[c];
         s->back[c] = (float)by;
-        s->back[wide(s) + c] = (float)(-by * (double)spread[c] * (double)spread[c] * n->square[c] / *n->count);
+        s->back[wide(s) + c] =
+            (float)(-by * (double)spread[c] * (double)spread[c] * n->square[c] / *n->count);
         s->back[2 * wide(s) + c] = (float)(-by * n->sum[c] / *n->count);
     }
     if (s->dx)
@@ -291,7 +304,8 @@ static weir_err back(void *arg)
 
 /* ---- binding ---- */
 
-/* Rows are one picture, a place for each; in exact mode each is a picture of its own, as a piece's sums are not taken in double. */
+/* Rows are one picture, a place for each; in exact mode each is a picture of its own, as a piece's
+ * sums are not taken in double. */
 static weir_err find_lanes(const weir_bind *b, bound *s)
 {
     enum { L = WEIR_NORM_LANES };
@@ -302,9 +316,14 @@ static weir_err find_lanes(const weir_bind *b, bound *s)
     if (b->in->shape.dims == 4)
         WEIR_TRY(weir_layout_lanes(b->in->layout, &s->at));
     else
-        s->at = (weir_lanes){.lanes = L, .units = (channels + L - 1) / L, .sample = channels, .unit = L, .step = channels};
+        s->at = (weir_lanes){.lanes = L,
+                             .units = (channels + L - 1) / L,
+                             .sample = channels,
+                             .unit = L,
+                             .step = channels};
     if (s->at.lanes > L)
-        return weir_fail(WEIR_FAILED, "batch norm: a layout with blocks of %lld channels", (long long)s->at.lanes);
+        return weir_fail(WEIR_FAILED, "batch norm: a layout with blocks of %lld channels",
+                         (long long)s->at.lanes);
     return WEIR_OK;
 }
 
@@ -337,15 +356,19 @@ static weir_err bind_batchnorm(void *self, const weir_bind *b)
     s->y = b->out->data;
     s->dx = b->in->grad;
     s->dy = b->out->grad;
-    WEIR_TRY(weir_bind_loop(&training, WEIR_FORWARD, forward, s, (weir_mem *[]){s->x, s->y, s->part, s->kept, NULL}));
-    WEIR_TRY(weir_bind_loop(&evaluating, WEIR_FORWARD, evaluate, s, (weir_mem *[]){s->x, s->y, s->kept, NULL}));
-    return weir_bind_loop(b, WEIR_BACK_WEIGHTS, back, s, (weir_mem *[]){s->x, s->dy, s->part, s->kept, s->dx, NULL});
+    WEIR_TRY(weir_bind_loop(&training, WEIR_FORWARD, forward, s,
+                            (weir_mem *[]){s->x, s->y, s->part, s->kept, NULL}));
+    WEIR_TRY(weir_bind_loop(&evaluating, WEIR_FORWARD, evaluate, s,
+                            (weir_mem *[]){s->x, s->y, s->kept, NULL}));
+    return weir_bind_loop(b, WEIR_BACK_WEIGHTS, back, s,
+                          (weir_mem *[]){s->x, s->dy, s->part, s->kept, s->dx, NULL});
 }
 
 static bool mixes(const void *self) { return !((const weir_batchnorm *)self)->sync; }
 
 const weir_layer weir_layer_batchnorm = {
-    .plug = {"batchnorm", "channels to mean 0 and variance 1 over the batch, scaled and shifted", sizeof(weir_batchnorm), options},
+    .plug = {"batchnorm", "channels to mean 0 and variance 1 over the batch, scaled and shifted",
+             sizeof(weir_batchnorm), options},
     .does_relu = true,
     .does_back = true,
     .exact = true,

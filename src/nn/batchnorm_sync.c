@@ -18,7 +18,7 @@ weir_err weir_batchnorm_mean(const weir_batchnorm *n, const weir_run *run)
 weir_err weir_batchnorm_gather(const weir_batchnorm *n, const weir_run *run, const float *zero)
 {
     WEIR_TRY(weir_batchnorm_sum(n, run, n->sum, 2 * n->channels + 1));
-    for (int64_t c = 0; c < n->channels && *n->count > 0; c++) {
+    for (int64_t c = 0; c<n->channels && * n->count> 0; c++) {
         double apart = n->sum[c] / *n->count;
         n->square[c] -= n->sum[c] * apart;
         n->sum[c] = (double)zero[c] + apart;
@@ -33,11 +33,13 @@ void weir_batchnorm_take(const weir_batchnorm *n, const weir_param *w)
 
     for (int64_t c = 0; c < n->channels && count > 0; c++) {
         mean[c] = (float)((1 - n->momentum) * mean[c] + n->momentum * n->sum[c]);
-        variance[c] = (float)((1 - n->momentum) * variance[c] + n->momentum * n->square[c] / (count > 1 ? count - 1 : 1));
+        variance[c] = (float)((1 - n->momentum) * variance[c] +
+                              n->momentum * n->square[c] / (count > 1 ? count - 1 : 1));
     }
 }
 
-weir_err weir_batchnorm_idle(void *self, const weir_run *run, weir_when phase, const weir_param *param)
+weir_err weir_batchnorm_idle(void *self, const weir_run *run, weir_when phase,
+                             const weir_param *param)
 {
     const weir_batchnorm *n = self;
 

@@ -54,7 +54,8 @@ weir_err weir_bind_out(const weir_bind *b, const weir_layout *layout)
     return b->wants ? weir_bind_mem(b, weir_layout_bytes(layout), &b->out->grad) : WEIR_OK;
 }
 
-weir_err weir_bind_loop(const weir_bind *b, weir_when phase, weir_err (*run)(void *), void *arg, weir_mem *const *used)
+weir_err weir_bind_loop(const weir_bind *b, weir_when phase, weir_err (*run)(void *), void *arg,
+                        weir_mem *const *used)
 {
     for (; *used; used++)
         touch(b, phase, *used);
@@ -73,7 +74,8 @@ bool weir_bind_same(const weir_bind *b, weir_mem *one, weir_mem *two)
     gone->same = keep;
     keep->bytes = gone->bytes > keep->bytes ? gone->bytes : keep->bytes;
     keep->room = gone->room > keep->room ? gone->room : keep->room;
-    keep->first = gone->first >= 0 && (keep->first < 0 || gone->first < keep->first) ? gone->first : keep->first;
+    keep->first = gone->first >= 0 && (keep->first < 0 || gone->first < keep->first) ? gone->first
+                                                                                     : keep->first;
     keep->last = gone->last > keep->last ? gone->last : keep->last;
     return true;
 }
@@ -101,19 +103,22 @@ static void add_part(void *arg, int64_t from, int64_t to)
 {
     const two *t = arg;
 
-    weir_vec_best()->add((float *)t->to->at + from, (const float *)t->from->at + from, (size_t)(to - from));
+    weir_vec_best()->add((float *)t->to->at + from, (const float *)t->from->at + from,
+                         (size_t)(to - from));
 }
 
 static void copy_part(void *arg, int64_t from, int64_t to)
 {
     const two *t = arg;
 
-    memcpy((float *)t->to->at + from, (const float *)t->from->at + from, (size_t)(to - from) * sizeof(float));
+    memcpy((float *)t->to->at + from, (const float *)t->from->at + from,
+           (size_t)(to - from) * sizeof(float));
 }
 
 static int64_t floats(const two *t)
 {
-    return (int64_t)((t->from->bytes < t->to->bytes ? t->from->bytes : t->to->bytes) / sizeof(float));
+    return (int64_t)((t->from->bytes < t->to->bytes ? t->from->bytes : t->to->bytes) /
+                     sizeof(float));
 }
 
 static weir_err run_add(void *arg)
@@ -128,7 +133,8 @@ static weir_err run_copy_all(void *arg)
     return WEIR_OK;
 }
 
-static weir_err bind_two(const weir_bind *b, weir_when phase, weir_mem *to, weir_mem *from, weir_err (*run)(void *))
+static weir_err bind_two(const weir_bind *b, weir_when phase, weir_mem *to, weir_mem *from,
+                         weir_err (*run)(void *))
 {
     two *t = WEIR_NEW(b->arena, two, 1);
 
@@ -165,7 +171,8 @@ static weir_err put_op(const weir_bind *b, weir_when phase, weir_op *op)
     return add_step(b, phase, weir_op_run, op);
 }
 
-weir_err weir_bind_reorder(const weir_bind *b, weir_when phase, const weir_use *from, const weir_use *to)
+weir_err weir_bind_reorder(const weir_bind *b, weir_when phase, const weir_use *from,
+                           const weir_use *to)
 {
     weir_op *op;
 
@@ -199,7 +206,8 @@ static weir_err keep_mem(const weir_bind *b, size_t bytes, weir_mem **out)
     return WEIR_OK;
 }
 
-static weir_err make_copy(const weir_bind *b, const weir_use *from, const weir_layout *layout, weir_copy **out)
+static weir_err make_copy(const weir_bind *b, const weir_use *from, const weir_layout *layout,
+                          weir_copy **out)
 {
     weir_copy *c = WEIR_NEW(b->arena, weir_copy, 1);
     const weir_layout *scratch;
@@ -224,7 +232,8 @@ static weir_err make_copy(const weir_bind *b, const weir_use *from, const weir_l
 }
 
 /* The kept copy of a parameter, made at its first use: all plans share it. */
-static weir_err find_copy(const weir_bind *b, const weir_use *from, const weir_layout *layout, weir_copy **out)
+static weir_err find_copy(const weir_bind *b, const weir_use *from, const weir_layout *layout,
+                          weir_copy **out)
 {
     for (weir_copy *c = from->mem->copies; c; c = c->next)
         if (weir_layout_same(c->layout, layout))
@@ -232,8 +241,8 @@ static weir_err find_copy(const weir_bind *b, const weir_use *from, const weir_l
     return make_copy(b, from, layout, out);
 }
 
-weir_err weir_bind_stand_in(const weir_bind *b, weir_when phase, const weir_op *op, const weir_layout *wanted,
-                            const weir_use *use, weir_use *other)
+weir_err weir_bind_stand_in(const weir_bind *b, weir_when phase, const weir_op *op,
+                            const weir_layout *wanted, const weir_use *use, weir_use *other)
 {
     weir_copy *copy = NULL;
 
@@ -247,7 +256,8 @@ weir_err weir_bind_stand_in(const weir_bind *b, weir_when phase, const weir_op *
     return weir_op_writes(op, use->arg) ? WEIR_OK : weir_bind_reorder(b, phase, use, other);
 }
 
-weir_err weir_bind_op(const weir_bind *b, weir_when phase, weir_op *op, const weir_use *use, int uses)
+weir_err weir_bind_op(const weir_bind *b, weir_when phase, weir_op *op, const weir_use *use,
+                      int uses)
 {
     weir_use actual[WEIR_ARGS];
 

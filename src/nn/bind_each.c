@@ -1,6 +1,7 @@
-/* bind_each.c - an op for one piece, put into a plan for all of them: how exact mode comes to numbers of a sample that depend on
- * nothing but the sample. A gradient of weights goes a long way there: the floats of one piece, in the layout that the kernel
- * likes; doubles of a part's pieces, in the same; the parameter's doubles in plain order, to which all parts are added. */
+/* bind_each.c - an op for one piece, put into a plan for all of them: how exact mode comes to
+ * numbers of a sample that depend on nothing but the sample. A gradient of weights goes a long way
+ * there: the floats of one piece, in the layout that the kernel likes; doubles of a part's pieces,
+ * in the same; the parameter's doubles in plain order, to which all parts are added. */
 #include "core/vec.h"
 #include "nn/plan.h"
 #include "nn/share.h"
@@ -55,7 +56,9 @@ static void add_piece(void *arg, int part, bool first)
         double *sum = (double *)t->part->at + part * t->floats;
         if (first)
             memset(sum, 0, (size_t)t->floats * sizeof *sum);
-        weir_vec_best()->add_wide(sum, (const float *)((const char *)t->piece->at + (size_t)part * t->piece_step),
+        weir_vec_best()->add_wide(sum,
+                                  (const float *)((const char *)t->piece->at +
+                                                  (size_t)part * t->piece_step),
                                   (size_t)t->floats);
     }
 }
@@ -85,7 +88,9 @@ static weir_err make_total(making *m, const weir_use *use)
 
     if (!t || m->totals == TOTALS)
         return weir_fail_nomem(sizeof *t);
-    *t = (total){.to = use->mem, .piece_step = weir_each_step(m->each, use->arg), .parts = weir_each_parts(m->each)};
+    *t = (total){.to = use->mem,
+                 .piece_step = weir_each_step(m->each, use->arg),
+                 .parts = weir_each_parts(m->each)};
     t->floats = (int64_t)(weir_layout_bytes(l) / sizeof(float));
     t->n = (int64_t)(use->mem->bytes / sizeof(double));
     if (!(t->place = WEIR_NEW(m->b->arena, uint32_t, t->n)))
@@ -123,14 +128,20 @@ static weir_err tie_scratch(making *m)
 
     if (!weir_op_layout(m->op, WEIR_ARG_SCRATCH))
         return WEIR_OK;
-    WEIR_TRY(weir_bind_mem(m->b, weir_each_step(m->each, WEIR_ARG_SCRATCH) * (size_t)weir_each_parts(m->each), &mem));
+    WEIR_TRY(weir_bind_mem(
+        m->b, weir_each_step(m->each, WEIR_ARG_SCRATCH) * (size_t)weir_each_parts(m->each), &mem));
     m->used[m->count++] = mem;
     return weir_each_tie(m->each, WEIR_ARG_SCRATCH, mem, WEIR_BY_PART);
 }
 
-weir_err weir_bind_each(const weir_bind *b, weir_when phase, weir_op *op, int64_t pieces, const weir_use *use, int uses)
+weir_err weir_bind_each(const weir_bind *b, weir_when phase, weir_op *op, int64_t pieces,
+                        const weir_use *use, int uses)
 {
-    making m = {.b = b, .phase = phase, .op = op, .pieces = pieces, .of = WEIR_NEW(b->arena, total *, TOTALS + 1)};
+    making m = {.b = b,
+                .phase = phase,
+                .op = op,
+                .pieces = pieces,
+                .of = WEIR_NEW(b->arena, total *, TOTALS + 1)};
     weir_use actual[WEIR_ARGS];
 
     if (!m.of)

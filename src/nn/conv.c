@@ -1,6 +1,7 @@
-/* conv.c - 2-D convolution over pictures [channels, height, width]. Weights are plain [out, in, kernel, kernel] in the flat
- * vector; the kernels work on a blocked copy, and leave blocked gradients, which the plan puts into plain order. In exact mode
- * they are made for one sample, and run on each. */
+/* conv.c - 2-D convolution over pictures [channels, height, width]. Weights are plain [out, in,
+ * kernel, kernel] in the flat vector; the kernels work on a blocked copy, and leave blocked
+ * gradients, which the plan puts into plain order. In exact mode they are made for one sample, and
+ * run on each. */
 #include "nn/layer.h"
 #include "nn/share.h"
 #include <math.h>
@@ -10,18 +11,23 @@ typedef struct conv {
     bool bias;
 } conv;
 
-static const weir_opt options[] = {
-    {"out", WEIR_OPT_INT, offsetof(conv, out), NULL, "how many output channels", 1, INT32_MAX, NULL, false, false},
-    {"kernel", WEIR_OPT_INT, offsetof(conv, kernel), NULL, "the window's side", 1, 32767, NULL, false, false},
-    {"stride", WEIR_OPT_INT, offsetof(conv, stride), "1", "how far the window moves", 1, 32767, NULL, false, false},
-    {"pad", WEIR_OPT_INT, offsetof(conv, pad), "0", "zeros around the picture", 0, 32767, NULL, false, false},
-    {"groups", WEIR_OPT_INT, offsetof(conv, groups), "1", "parts that the channels are cut into, each convolved alone", 1,
-     INT32_MAX, NULL, false, false},
-    {"bias", WEIR_OPT_BOOL, offsetof(conv, bias), "yes", "adds a bias to each channel", 0, 0, NULL, false, false},
-    {0}};
+static const weir_opt options[] = {{"out", WEIR_OPT_INT, offsetof(conv, out), NULL,
+                                    "how many output channels", 1, INT32_MAX, NULL, false, false},
+                                   {"kernel", WEIR_OPT_INT, offsetof(conv, kernel), NULL,
+                                    "the window's side", 1, 32767, NULL, false, false},
+                                   {"stride", WEIR_OPT_INT, offsetof(conv, stride), "1",
+                                    "how far the window moves", 1, 32767, NULL, false, false},
+                                   {"pad", WEIR_OPT_INT, offsetof(conv, pad), "0",
+                                    "zeros around the picture", 0, 32767, NULL, false, false},
+                                   {"groups", WEIR_OPT_INT, offsetof(conv, groups), "1",
+                                    "parts that the channels are cut into, each convolved alone", 1,
+                                    INT32_MAX, NULL, false, false},
+                                   {"bias", WEIR_OPT_BOOL, offsetof(conv, bias), "yes",
+                                    "adds a bias to each channel", 0, 0, NULL, false, false},
+                                   {0}};
 
-static weir_err shape(void *self, const weir_model_input *input, const weir_shape *in, weir_shape *out, weir_weights *w,
-                      int *weights)
+static weir_err shape(void *self, const weir_model_input *input, const weir_shape *in,
+                      weir_shape *out, weir_weights *w, int *weights)
 {
     const conv *c = self;
     int64_t deep = in->dim[1] / c->groups;
@@ -29,23 +35,32 @@ static weir_err shape(void *self, const weir_model_input *input, const weir_shap
 
     (void)input;
     if (in->dims != 4)
-        return weir_fail(WEIR_INVALID, "conv needs pictures of three dimensions (channels, height, width), not %d", in->dims - 1);
+        return weir_fail(
+            WEIR_INVALID,
+            "conv needs pictures of three dimensions (channels, height, width), not %d",
+            in->dims - 1);
     if (c->kernel > in->dim[2] + 2 * c->pad || c->kernel > in->dim[3] + 2 * c->pad)
-        return weir_fail(WEIR_INVALID, "a kernel of %lld does not fit into a picture of %lld x %lld with pad=%lld",
-                         (long long)c->kernel, (long long)in->dim[2], (long long)in->dim[3], (long long)c->pad);
+        return weir_fail(
+            WEIR_INVALID,
+            "a kernel of %lld does not fit into a picture of %lld x %lld with pad=%lld",
+            (long long)c->kernel, (long long)in->dim[2], (long long)in->dim[3], (long long)c->pad);
     if (in->dim[1] % c->groups || c->out % c->groups)
-        return weir_fail(WEIR_INVALID, "groups=%lld does not divide %lld channels in and %lld out", (long long)c->groups,
-                         (long long)in->dim[1], (long long)c->out);
+        return weir_fail(WEIR_INVALID, "groups=%lld does not divide %lld channels in and %lld out",
+                         (long long)c->groups, (long long)in->dim[1], (long long)c->out);
     *out = (weir_shape){4, {in->dim[0], c->out}};
     for (int i = 2; i < 4; i++)
         out->dim[i] = (in->dim[i] + 2 * c->pad - c->kernel) / c->stride + 1;
-    w[0] = (weir_weights){"weight", {4, {c->out, deep, c->kernel, c->kernel}}, .decays = true, .bound = bound};
+    w[0] = (weir_weights){"weight",
+                          {4, {c->out, deep, c->kernel, c->kernel}},
+                          .decays = true,
+                          .bound = bound};
     w[1] = (weir_weights){"bias", {1, {c->out}}, .bound = bound};
     *weights = 1 + c->bias;
     return WEIR_OK;
 }
 
-/* The library wants the groups as a dimension of their own; in plain order that is the same memory. */
+/* The library wants the groups as a dimension of their own; in plain order that is the same
+ * memory. */
 static weir_shape weight_shape(const conv *c, const weir_act *in)
 {
     int64_t deep = in->shape.dim[1] / c->groups;
@@ -55,7 +70,8 @@ static weir_shape weight_shape(const conv *c, const weir_act *in)
     return (weir_shape){4, {c->out, deep, c->kernel, c->kernel}};
 }
 
-static weir_err make_op(const weir_bind *b, weir_do which, const weir_conv_desc *s, const weir_op *forward, weir_op **op)
+static weir_err make_op(const weir_bind *b, weir_do which, const weir_conv_desc *s,
+                        const weir_op *forward, weir_op **op)
 {
     int threads = b->exact ? weir_share_alone() : 0;
     weir_err err = weir_dnn_conv(b->dnn, which, s, forward, op);
@@ -65,12 +81,15 @@ static weir_err make_op(const weir_bind *b, weir_do which, const weir_conv_desc 
     return err;
 }
 
-static weir_err put_op(const weir_bind *b, weir_when phase, weir_op *op, const weir_use *use, int uses)
+static weir_err put_op(const weir_bind *b, weir_when phase, weir_op *op, const weir_use *use,
+                       int uses)
 {
-    return b->exact ? weir_bind_each(b, phase, op, b->in->shape.dim[0], use, uses) : weir_bind_op(b, phase, op, use, uses);
+    return b->exact ? weir_bind_each(b, phase, op, b->in->shape.dim[0], use, uses)
+                    : weir_bind_op(b, phase, op, use, uses);
 }
 
-static weir_err bind_back(const weir_bind *b, const weir_conv_desc *s, const weir_op *forward, const weir_layout *plain)
+static weir_err bind_back(const weir_bind *b, const weir_conv_desc *s, const weir_op *forward,
+                          const weir_layout *plain)
 {
     const weir_param *w = b->param;
     const weir_act *in = b->in, *out = b->out;
@@ -92,7 +111,8 @@ static weir_err bind_back(const weir_bind *b, const weir_conv_desc *s, const wei
 }
 
 /* Layouts for the op's number of samples and for ours. */
-static weir_err as_batch(const weir_bind *b, const weir_layout *l, int64_t n, const weir_layout **out)
+static weir_err as_batch(const weir_bind *b, const weir_layout *l, int64_t n,
+                         const weir_layout **out)
 {
     *out = l;
     return b->exact ? weir_layout_batch(b->dnn, l, n, out) : WEIR_OK;
@@ -103,7 +123,8 @@ static weir_err bind_conv(void *self, const weir_bind *b)
     const conv *c = self;
     const weir_param *w = b->param;
     weir_shape shape = weight_shape(c, b->in);
-    weir_conv_desc s = {b->in->shape, b->out->shape, shape, c->kernel, c->stride, c->pad, c->bias, b->relu};
+    weir_conv_desc s = {b->in->shape, b->out->shape, shape,   c->kernel,
+                        c->stride,    c->pad,        c->bias, b->relu};
     const weir_layout *plain, *out;
     weir_op *forward;
 

@@ -1,9 +1,10 @@
-/* curve.c - functions of single elements, and other things that layers have in common. In place where nobody needs the input any
- * more; the gradient always is: that of the output becomes that of the input where it lies. */
+/* curve.c - functions of single elements, and other things that layers have in common. In place
+ * where nobody needs the input any more; the gradient always is: that of the output becomes that of
+ * the input where it lies. */
 #include "nn/layer.h"
 
-weir_err weir_shape_kept(void *self, const weir_model_input *input, const weir_shape *in, weir_shape *out, weir_weights *w,
-                         int *weights)
+weir_err weir_shape_kept(void *self, const weir_model_input *input, const weir_shape *in,
+                         weir_shape *out, weir_weights *w, int *weights)
 {
     (void)self, (void)input, (void)w;
     *out = *in;
@@ -35,12 +36,14 @@ weir_err weir_bind_curve(const weir_bind *b, weir_curve curve)
         return WEIR_OK;
     WEIR_TRY(weir_dnn_curve(b->dnn, WEIR_DO_FORWARD, curve, in->layout, NULL, &forward));
     if (!b->fused) {
-        weir_use use[] = {{WEIR_ARG_SRC, in->data, in->layout}, {WEIR_ARG_DST, out->data, out->layout}};
+        weir_use use[] = {{WEIR_ARG_SRC, in->data, in->layout},
+                          {WEIR_ARG_DST, out->data, out->layout}};
         WEIR_TRY(weir_bind_op(b, WEIR_FORWARD, forward, use, 2));
     }
     if (!in->grad)
         return WEIR_OK;
-    weir_use use[] = {{by_input ? WEIR_ARG_SRC : WEIR_ARG_DST, by_input ? in->data : out->data, out->layout},
+    weir_use use[] = {{by_input ? WEIR_ARG_SRC : WEIR_ARG_DST, by_input ? in->data : out->data,
+                       out->layout},
                       {WEIR_ARG_DIFF_DST, out->grad, out->layout},
                       {WEIR_ARG_DIFF_SRC, in->grad, in->layout}};
     WEIR_TRY(weir_dnn_curve(b->dnn, WEIR_DO_BACK_DATA, curve, in->layout, forward, &back));

@@ -1,4 +1,5 @@
-/* dense.c - y = x w' + b over the last dimension; the weights are used where they are, as PyTorch has them: [out, in]. */
+/* dense.c - y = x w' + b over the last dimension; the weights are used where they are, as PyTorch
+ * has them: [out, in]. */
 #include "core/vec.h"
 #include "nn/exact.h"
 #include "nn/share.h"
@@ -11,15 +12,17 @@ typedef struct dense {
     const char *weight; /* read by the graph */
 } dense;
 
-static const weir_opt options[] = {
-    {"out", WEIR_OPT_INT, offsetof(dense, out), NULL, "how many outputs", 1, INT32_MAX, NULL, false, false},
-    {"bias", WEIR_OPT_BOOL, offsetof(dense, bias), "yes", "adds a bias", 0, 0, NULL, false, false},
-    {"weight", WEIR_OPT_TEXT, offsetof(dense, weight), NULL, "the layer above whose weight is used here too", 0, 0, NULL, false,
-     false},
-    {0}};
+static const weir_opt options[] = {{"out", WEIR_OPT_INT, offsetof(dense, out), NULL,
+                                    "how many outputs", 1, INT32_MAX, NULL, false, false},
+                                   {"bias", WEIR_OPT_BOOL, offsetof(dense, bias), "yes",
+                                    "adds a bias", 0, 0, NULL, false, false},
+                                   {"weight", WEIR_OPT_TEXT, offsetof(dense, weight), NULL,
+                                    "the layer above whose weight is used here too", 0, 0, NULL,
+                                    false, false},
+                                   {0}};
 
-static weir_err shape(void *self, const weir_model_input *input, const weir_shape *in, weir_shape *out, weir_weights *w,
-                      int *weights)
+static weir_err shape(void *self, const weir_model_input *input, const weir_shape *in,
+                      weir_shape *out, weir_weights *w, int *weights)
 {
     const dense *d = self;
     int64_t width = in->dim[in->dims - 1];
@@ -37,7 +40,8 @@ static weir_err shape(void *self, const weir_model_input *input, const weir_shap
 }
 
 /* Everything but the last dimension is rows. */
-static weir_err as_rows(const weir_bind *b, const weir_act *a, weir_shape *rows, const weir_layout **layout)
+static weir_err as_rows(const weir_bind *b, const weir_act *a, weir_shape *rows,
+                        const weir_layout **layout)
 {
     int64_t width = a->shape.dim[a->shape.dims - 1];
 
@@ -69,7 +73,8 @@ static weir_err sum_bias(void *arg)
     return WEIR_OK;
 }
 
-/* oneDNN's inner product is slow at this when the rows outnumber the outputs; a product of matrices is not. */
+/* oneDNN's inner product is slow at this when the rows outnumber the outputs; a product of matrices
+ * is not. */
 static bool has_many_rows(const weir_dense_desc *s) { return s->rows >= s->out && s->out >= s->in; }
 
 static weir_err bind_outer(const weir_bind *b, const weir_dense_desc *s)
@@ -86,7 +91,9 @@ static weir_err bind_outer(const weir_bind *b, const weir_dense_desc *s)
                       {WEIR_ARG_DST, w[0].grad, weir_op_layout(op, WEIR_ARG_DST)}};
     WEIR_TRY(weir_bind_op(b, WEIR_BACK_WEIGHTS, op, use, 3));
     *sum = (bias_sum){b->out->grad, w[1].grad, s->rows, s->out};
-    return s->bias ? weir_bind_loop(b, WEIR_BACK_WEIGHTS, sum_bias, sum, (weir_mem *[]){sum->dy, NULL}) : WEIR_OK;
+    return s->bias
+               ? weir_bind_loop(b, WEIR_BACK_WEIGHTS, sum_bias, sum, (weir_mem *[]){sum->dy, NULL})
+               : WEIR_OK;
 }
 
 static weir_err bind_exact(const weir_bind *b, const weir_dense_desc *s)
@@ -97,8 +104,8 @@ static weir_err bind_exact(const weir_bind *b, const weir_dense_desc *s)
 
 /* ---- the plan ---- */
 
-static weir_err bind_weights(const weir_bind *b, const weir_dense_desc *s, const weir_op *forward, const weir_use *x,
-                             const weir_use *y)
+static weir_err bind_weights(const weir_bind *b, const weir_dense_desc *s, const weir_op *forward,
+                             const weir_use *x, const weir_use *y)
 {
     const weir_param *w = b->param;
     weir_use use[] = {*x,
@@ -115,16 +122,18 @@ static weir_err bind_weights(const weir_bind *b, const weir_dense_desc *s, const
     return weir_bind_op(b, WEIR_BACK_WEIGHTS, op, use, 3 + s->bias);
 }
 
-/* Where an op that takes `bytes` finds or leaves what lies in m: there, if there is room behind it. */
+/* Where an op that takes `bytes` finds or leaves what lies in m: there, if there is room behind
+ * it. */
 static weir_err find_room(const weir_bind *b, weir_mem *m, size_t bytes, weir_mem **out)
 {
     *out = m;
     return weir_bind_room(m, bytes) ? WEIR_OK : weir_bind_mem(b, bytes, out);
 }
 
-/* An op with `from` and `to` of the rows there are, which may take a few more. In exact mode it is for one of some pieces. */
-static weir_err bind_rows(const weir_bind *b, weir_when phase, weir_op *op, int64_t pieces, weir_use from, weir_use to,
-                          const weir_use *more, int count)
+/* An op with `from` and `to` of the rows there are, which may take a few more. In exact mode it is
+ * for one of some pieces. */
+static weir_err bind_rows(const weir_bind *b, weir_when phase, weir_op *op, int64_t pieces,
+                          weir_use from, weir_use to, const weir_use *more, int count)
 {
     weir_mem *mine[2] = {from.mem, to.mem};
     weir_use use[4] = {from, to};
@@ -133,17 +142,20 @@ static weir_err bind_rows(const weir_bind *b, weir_when phase, weir_op *op, int6
         use[i] = i < 2 ? use[i] : more[i - 2];
         use[i].layout = weir_op_layout(op, use[i].arg);
         if (i < 2)
-            WEIR_TRY(find_room(b, mine[i], (size_t)pieces * weir_layout_bytes(use[i].layout), &use[i].mem));
+            WEIR_TRY(find_room(b, mine[i], (size_t)pieces * weir_layout_bytes(use[i].layout),
+                               &use[i].mem));
         if (i < 2 && b->exact)
             use[i].layout = NULL;
     }
     if (use[0].mem != mine[0])
         WEIR_TRY(weir_bind_copy(b, phase, use[0].mem, mine[0]));
-    WEIR_TRY(b->exact ? weir_bind_each(b, phase, op, pieces, use, 2 + count) : weir_bind_op(b, phase, op, use, 2 + count));
+    WEIR_TRY(b->exact ? weir_bind_each(b, phase, op, pieces, use, 2 + count)
+                      : weir_bind_op(b, phase, op, use, 2 + count));
     return use[1].mem != mine[1] ? weir_bind_copy(b, phase, mine[1], use[1].mem) : WEIR_OK;
 }
 
-static weir_err make_op(const weir_bind *b, weir_do which, const weir_dense_desc *s, const weir_op *forward, weir_op **op)
+static weir_err make_op(const weir_bind *b, weir_do which, const weir_dense_desc *s,
+                        const weir_op *forward, weir_op **op)
 {
     int threads = b->exact ? weir_share_alone() : 0;
     weir_err err = weir_dnn_dense(b->dnn, which, s, forward, op);
@@ -153,7 +165,8 @@ static weir_err make_op(const weir_bind *b, weir_do which, const weir_dense_desc
     return err;
 }
 
-static weir_err bind_data(const weir_bind *b, const weir_dense_desc *s, const weir_op *forward, int64_t pieces)
+static weir_err bind_data(const weir_bind *b, const weir_dense_desc *s, const weir_op *forward,
+                          int64_t pieces)
 {
     weir_use w = {WEIR_ARG_WEIGHTS, b->param[0].data, NULL};
     weir_op *op;
@@ -165,11 +178,12 @@ static weir_err bind_data(const weir_bind *b, const weir_dense_desc *s, const we
     return bind_rows(b, WEIR_BACK_DATA, op, pieces, dy, dx, &w, 1);
 }
 
-/* A sample is a row, or so few that kernels for few rows matter: the number of samples shall not be seen in a row's bits, or a
- * relu would let through on one worker what it stops on another. */
+/* A sample is a row, or so few that kernels for few rows matter: the number of samples shall not be
+ * seen in a row's bits, or a relu would let through on one worker what it stops on another. */
 enum { FEW_ROWS = 16 };
 
-/* In exact mode that is so for any number of rows, and of threads: each has a piece of the rows, or some. */
+/* In exact mode that is so for any number of rows, and of threads: each has a piece of the rows, or
+ * some. */
 static weir_err cut_exact(const weir_bind *b, weir_dense_desc *piece, int64_t *pieces)
 {
     int64_t rows = piece->rows;
@@ -183,7 +197,8 @@ static weir_err cut_exact(const weir_bind *b, weir_dense_desc *piece, int64_t *p
     return err;
 }
 
-static weir_err cut_rows(const weir_bind *b, const weir_dense_desc *s, weir_dense_desc *piece, int64_t *pieces)
+static weir_err cut_rows(const weir_bind *b, const weir_dense_desc *s, weir_dense_desc *piece,
+                         int64_t *pieces)
 {
     *piece = *s;
     *pieces = 1;
@@ -204,7 +219,8 @@ static weir_err bind_dense(void *self, const weir_bind *b)
     WEIR_TRY(weir_bind_out(b, plain));
     WEIR_TRY(as_rows(b, b->in, &x, &in));
     WEIR_TRY(as_rows(b, b->out, &y, &out));
-    weir_dense_desc s = {x.dim[0], x.dim[1], y.dim[1], d->bias, b->relu, b->exact || x.dim[0] < FEW_ROWS * b->in->shape.dim[0]};
+    weir_dense_desc s = {x.dim[0], x.dim[1], y.dim[1],
+                         d->bias,  b->relu,  b->exact || x.dim[0] < FEW_ROWS * b->in->shape.dim[0]};
     weir_dense_desc piece;
     int64_t pieces;
     weir_use from = {WEIR_ARG_SRC, b->in->data, in}, to = {WEIR_ARG_DST, b->out->data, out};
@@ -217,7 +233,8 @@ static weir_err bind_dense(void *self, const weir_bind *b)
 }
 
 const weir_layer weir_layer_dense = {
-    .plug = {"dense", "every output a weighted sum of all inputs, over the last dimension", sizeof(dense), options},
+    .plug = {"dense", "every output a weighted sum of all inputs, over the last dimension",
+             sizeof(dense), options},
     .plain = true,
     .does_relu = true,
     .exact = true,

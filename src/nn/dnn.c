@@ -134,7 +134,10 @@ void weir_mem_point(weir_mem *m, void *at)
 
 /* ---- ops ---- */
 
-const weir_layout *weir_op_layout(const weir_op *op, weir_arg a) { return op->layout[a].md ? &op->layout[a] : NULL; }
+const weir_layout *weir_op_layout(const weir_op *op, weir_arg a)
+{
+    return op->layout[a].md ? &op->layout[a] : NULL;
+}
 
 bool weir_op_writes(const weir_op *op, weir_arg a) { return op->writes >> a & 1; }
 
@@ -148,12 +151,13 @@ weir_err weir_op_tie(weir_op *op, weir_arg a, weir_mem *m)
     if (!op->layout[a].md)
         return weir_fail(WEIR_FAILED, "%s takes no %s", op->what, arg_name[a]);
     if (weir_layout_bytes(&op->layout[a]) > (m->room > m->bytes ? m->room : m->bytes))
-        return weir_fail(WEIR_FAILED, "%s: its %s needs %zu bytes and was given %zu", op->what, arg_name[a],
-                         weir_layout_bytes(&op->layout[a]), m->bytes);
+        return weir_fail(WEIR_FAILED, "%s: its %s needs %zu bytes and was given %zu", op->what,
+                         arg_name[a], weir_layout_bytes(&op->layout[a]), m->bytes);
     for (int i = 0; i < op->args; i++)
         if (op->arg[i].arg == arg_number[a])
             return weir_fail(WEIR_FAILED, "%s: its %s is tied twice", op->what, arg_name[a]);
-    if ((status = dnnl_memory_create(&t->memory, op->layout[a].md, op->dnn->engine, m->at ? m->at : DNNL_MEMORY_NONE)))
+    if ((status = dnnl_memory_create(&t->memory, op->layout[a].md, op->dnn->engine,
+                                     m->at ? m->at : DNNL_MEMORY_NONE)))
         return weir_dnn_fail(op->what, status);
     op->arg[op->args++] = (dnnl_exec_arg_t){arg_number[a], t->memory};
     t->next = m->ties;
@@ -181,7 +185,8 @@ weir_err weir_op_run(void *op)
     return status ? weir_dnn_fail(o->what, status) : WEIR_OK;
 }
 
-weir_err weir_dnn_compile(weir_dnn *d, const char *what, dnnl_primitive_desc_t pd, unsigned writes, weir_op **out)
+weir_err weir_dnn_compile(weir_dnn *d, const char *what, dnnl_primitive_desc_t pd, unsigned writes,
+                          weir_op **out)
 {
     weir_op *op = WEIR_NEW(d->arena, weir_op, 1);
     dnnl_status_t status;
@@ -195,7 +200,8 @@ weir_err weir_dnn_compile(weir_dnn *d, const char *what, dnnl_primitive_desc_t p
     op->pd = pd;
     op->writes = writes | 1u << WEIR_ARG_SCRATCH;
     for (int a = 0; a < WEIR_ARGS; a++) {
-        const_dnnl_memory_desc_t md = dnnl_primitive_desc_query_md(pd, dnnl_query_exec_arg_md, arg_number[a]);
+        const_dnnl_memory_desc_t md =
+            dnnl_primitive_desc_query_md(pd, dnnl_query_exec_arg_md, arg_number[a]);
         if (md && dnnl_memory_desc_get_size(md))
             op->layout[a].md = md;
     }

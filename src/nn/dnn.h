@@ -1,9 +1,11 @@
 /* dnn.h - the door to oneDNN. Only the dnn files behind it know the library.
  *
- * Three words. A layout says how a tensor lies in memory: plain (row-major) or blocked as a kernel likes it. A mem is memory
- * whose address is settled later, and may change: activations are placed when the whole plan is known, the input is wherever the
- * batch is. An op is a compiled primitive with its mems tied to it once, so that running it is one call that allocates nothing.
- * Layouts, mems and ops belong to the weir_dnn and live until it is closed. Not for two threads at a time. */
+ * Three words. A layout says how a tensor lies in memory: plain (row-major) or blocked as a kernel
+ * likes it. A mem is memory whose address is settled later, and may change: activations are placed
+ * when the whole plan is known, the input is wherever the batch is. An op is a compiled primitive
+ * with its mems tied to it once, so that running it is one call that allocates nothing. Layouts,
+ * mems and ops belong to the weir_dnn and live until it is closed. Not for two threads at a
+ * time. */
 #ifndef WEIR_NN_DNN_H
 #define WEIR_NN_DNN_H
 #include "core/arena.h"
@@ -30,8 +32,9 @@ weir_err weir_layout_plain(weir_dnn *, const weir_shape *, const weir_layout **)
 size_t weir_layout_bytes(const weir_layout *);
 bool weir_layout_same(const weir_layout *, const weir_layout *);
 
-/* Pictures n x c x h x w, for loops of our own: `units` of `lanes` channels, lane l of unit u at place p of sample i being float
- * i * sample + u * unit + p * step + l. The last unit's lanes beyond c are not there, or padding, which must stay zero. */
+/* Pictures n x c x h x w, for loops of our own: `units` of `lanes` channels, lane l of unit u at
+ * place p of sample i being float i * sample + u * unit + p * step + l. The last unit's lanes
+ * beyond c are not there, or padding, which must stay zero. */
 typedef struct weir_lanes {
     int64_t lanes, units, sample, unit, step;
     bool padded; /* lanes beyond c exist */
@@ -51,7 +54,8 @@ typedef struct weir_mem {
     size_t offset;
     bool placed;           /* by the plan: others are pointed somewhere by who made them */
     struct weir_mem *same; /* lies where that one does */
-    /* Changes only when weir_model_refresh says so (parameters): copies in other layouts are kept and remade when stale. */
+    /* Changes only when weir_model_refresh says so (parameters): copies in other layouts are kept
+     * and remade when stale. */
     bool slow;
     unsigned version; /* of a parameter: a copy made at another one is stale */
     struct weir_copy *copies;
@@ -96,14 +100,16 @@ weir_err weir_op_whole(const weir_op *);
 weir_err weir_op_run(void *op); /* void *, so that it is a step of a plan */
 
 /* ---- one op, many pieces ---- */
-/* An op that was made for one piece (a sample, some rows) and for one thread (weir_share_alone), run on piece after piece: what
- * it makes of a piece depends on nothing but the piece. The pieces are cut into parts, which threads share. Not an op's own ties
- * but these say where its arguments are. */
+/* An op that was made for one piece (a sample, some rows) and for one thread (weir_share_alone),
+ * run on piece after piece: what it makes of a piece depends on nothing but the piece. The pieces
+ * are cut into parts, which threads share. Not an op's own ties but these say where its arguments
+ * are. */
 typedef struct weir_each weir_each;
 weir_err weir_each_new(weir_dnn *, const weir_op *, int64_t pieces, weir_each **);
 int weir_each_parts(const weir_each *);
-/* Where an argument is: one for all; behind each other, one a piece; or memory of its own for each part, `weir_each_step` apart.
- */
+/* Where an argument is: one for all; behind each other, one a piece; or memory of its own for each
+ * part, `weir_each_step`
+ * apart. */
 typedef enum { WEIR_BY_ALL, WEIR_BY_PIECE, WEIR_BY_PART } weir_by;
 weir_err weir_each_tie(weir_each *, weir_arg, weir_mem *, weir_by);
 size_t weir_each_step(const weir_each *, weir_arg);
@@ -119,55 +125,68 @@ typedef enum { WEIR_DO_FORWARD, WEIR_DO_BACK_DATA, WEIR_DO_BACK_WEIGHTS } weir_d
 typedef struct weir_dense_desc {
     int64_t rows, in, out;
     bool bias, relu;
-    bool steady; /* a row comes out the same to the bit among however many rows: forward, and backward by data */
+    /* a row comes out the same to the bit among however many rows: forward, and backward by data */
+    bool steady;
 } weir_dense_desc;
-/* The backward ones are given the forward one, unless it is steady. A steady backward by data may have SRC and DST in place of
- * DIFF_DST and DIFF_SRC, and any steady op other names for plain layouts: take the op's. */
-weir_err weir_dnn_dense(weir_dnn *, weir_do, const weir_dense_desc *, const weir_op *forward, weir_op **);
-/* How many rows a steady op must be given, `rows` or a few more: the library's kernels for few rows, and for what is left over at
- * the end, add up in other orders. With several threads and without AVX-512, a dense layer of few outputs is not steady. */
+/* The backward ones are given the forward one, unless it is steady. A steady backward by data may
+ * have SRC and DST in place of DIFF_DST and DIFF_SRC, and any steady op other names for plain
+ * layouts: take the op's. */
+weir_err weir_dnn_dense(weir_dnn *, weir_do, const weir_dense_desc *, const weir_op *forward,
+                        weir_op **);
+/* How many rows a steady op must be given, `rows` or a few more: the library's kernels for few
+ * rows, and for what is left over at the end, add up in other orders. With several threads and
+ * without AVX-512, a dense layer of few outputs is not steady. */
 weir_err weir_dnn_steady(weir_dnn *, const weir_dense_desc *, int64_t *rows);
-/* How many rows at a time a steady op for one thread may be given such that a row's place among them, too, is not seen in its
- * bits: `rows`, or the one number of rows that is always to be taken. */
+/* How many rows at a time a steady op for one thread may be given such that a row's place among
+ * them, too, is not seen in its bits: `rows`, or the one number of rows that is always to be
+ * taken. */
 weir_err weir_dnn_block(weir_dnn *, const weir_dense_desc *, int64_t *rows);
-/* The gradient of w alone, DST = SRC' WEIGHTS, of y's gradient (SRC) and x (WEIGHTS): faster where rows are many. All plain, but
- * their layouts have other names: take the op's. */
+/* The gradient of w alone, DST = SRC' WEIGHTS, of y's gradient (SRC) and x (WEIGHTS): faster where
+ * rows are many. All plain, but their layouts have other names: take the op's. */
 weir_err weir_dnn_outer(weir_dnn *, const weir_dense_desc *, weir_op **);
 
 /* Pictures n x c x h x w; weights out x in x kernel x kernel, with groups
- * groups x out/groups x in/groups x kernel x kernel. Every layout but the bias is the library's choice. */
+ * groups x out/groups x in/groups x kernel x kernel. Every layout but the bias is the library's
+ * choice. */
 typedef struct weir_conv_desc {
     weir_shape in, out, weights;
     int64_t kernel, stride, pad;
     bool bias, relu;
-    const weir_layout *in_layout, *out_layout; /* as they lie, and shall if a kernel takes that; NULL: no matter */
+    /* as they lie, and shall if a kernel takes that; NULL: no matter */
+    const weir_layout *in_layout, *out_layout;
 } weir_conv_desc;
-weir_err weir_dnn_conv(weir_dnn *, weir_do, const weir_conv_desc *, const weir_op *forward, weir_op **);
+weir_err weir_dnn_conv(weir_dnn *, weir_do, const weir_conv_desc *, const weir_op *forward,
+                       weir_op **);
 
-/* Pooling by the largest of a window, or by their mean, where zeros of the padding count too. WORKSPACE carries from forward to
- * backward which input won. `layout` is the input's; backward takes the output's from its forward. */
+/* Pooling by the largest of a window, or by their mean, where zeros of the padding count too.
+ * WORKSPACE carries from forward to backward which input won. `layout` is the input's; backward
+ * takes the output's from its forward. */
 typedef struct weir_pool_desc {
     weir_shape out;
     const weir_layout *layout;
     int64_t height, width, stride, pad;
     bool average;
 } weir_pool_desc;
-weir_err weir_dnn_pool(weir_dnn *, weir_do, const weir_pool_desc *, const weir_op *forward, weir_op **);
+weir_err weir_dnn_pool(weir_dnn *, weir_do, const weir_pool_desc *, const weir_op *forward,
+                       weir_op **);
 
-/* Functions of single elements: forward SRC to DST, which may be one mem; backward reads DST (gelu: SRC) and turns DIFF_DST into
- * DIFF_SRC, which may be one too. */
+/* Functions of single elements: forward SRC to DST, which may be one mem; backward reads DST (gelu:
+ * SRC) and turns DIFF_DST into DIFF_SRC, which may be one too. */
 typedef enum { WEIR_RELU, WEIR_TANH, WEIR_SIGMOID, WEIR_GELU } weir_curve;
-weir_err weir_dnn_curve(weir_dnn *, weir_do, weir_curve, const weir_layout *, const weir_op *forward, weir_op **);
+weir_err weir_dnn_curve(weir_dnn *, weir_do, weir_curve, const weir_layout *,
+                        const weir_op *forward, weir_op **);
 
 /* SRC + OTHER to DST, all in one layout; SRC and DST may be one mem. relu: on the sum. */
 weir_err weir_dnn_add(weir_dnn *, const weir_layout *, bool relu, weir_op **);
 
-/* Rows of the last dimension to mean 0 and variance 1; MEAN and VARIANCE are written by forward and read by backward. */
+/* Rows of the last dimension to mean 0 and variance 1; MEAN and VARIANCE are written by forward and
+ * read by backward. */
 typedef struct weir_norm_desc {
     const weir_layout *layout; /* of input, output and gradients */
     double eps;
 } weir_norm_desc;
-weir_err weir_dnn_layernorm(weir_dnn *, weir_do, const weir_norm_desc *, const weir_op *forward, weir_op **);
+weir_err weir_dnn_layernorm(weir_dnn *, weir_do, const weir_norm_desc *, const weir_op *forward,
+                            weir_op **);
 
 /* SRC to DST in another layout. */
 weir_err weir_dnn_reorder(weir_dnn *, const weir_layout *from, const weir_layout *to, weir_op **);

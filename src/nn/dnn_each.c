@@ -1,4 +1,5 @@
-/* dnn_each.c - one op for many pieces. Each part has memory objects and a stream of its own, so that parts run at once. */
+/* dnn_each.c - one op for many pieces. Each part has memory objects and a stream of its own, so
+ * that parts run at once. */
 #include <oneapi/dnnl/dnnl.h>
 
 #include "nn/dnn_inside.h"
@@ -57,7 +58,10 @@ void weir_each_then(weir_each *e, void (*then)(void *, int, bool), void *arg)
     e->then_arg = arg;
 }
 
-size_t weir_each_step(const weir_each *e, weir_arg a) { return (weir_layout_bytes(&e->op->layout[a]) + LINE - 1) / LINE * LINE; }
+size_t weir_each_step(const weir_each *e, weir_arg a)
+{
+    return (weir_layout_bytes(&e->op->layout[a]) + LINE - 1) / LINE * LINE;
+}
 
 weir_err weir_each_tie(weir_each *e, weir_arg a, weir_mem *m, weir_by by)
 {
@@ -69,15 +73,16 @@ weir_err weir_each_tie(weir_each *e, weir_arg a, weir_mem *m, weir_by by)
     dnnl_status_t status;
 
     if (!l || needed > (m->room > m->bytes ? m->room : m->bytes))
-        return weir_fail(WEIR_FAILED, "%s, piece by piece: an argument of %zu bytes was given %zu", e->op->what, needed,
-                         m->bytes);
-    e->at[e->args] =
-        (weir_each_arg){m, by == WEIR_BY_PIECE ? weir_layout_bytes(l) : 0, by == WEIR_BY_PART ? weir_each_step(e, a) : 0};
+        return weir_fail(WEIR_FAILED, "%s, piece by piece: an argument of %zu bytes was given %zu",
+                         e->op->what, needed, m->bytes);
+    e->at[e->args] = (weir_each_arg){m, by == WEIR_BY_PIECE ? weir_layout_bytes(l) : 0,
+                                     by == WEIR_BY_PART ? weir_each_step(e, a) : 0};
     e->args++;
     for (int p = 0; p < e->parts; p++) {
         dnnl_exec_arg_t *arg = &e->arg[p * WEIR_ARGS + e->args - 1];
         *arg = (dnnl_exec_arg_t){weir_arg_number(a), NULL};
-        if ((status = dnnl_memory_create(&arg->memory, l->md, e->op->dnn->engine, DNNL_MEMORY_NONE)))
+        if ((status =
+                 dnnl_memory_create(&arg->memory, l->md, e->op->dnn->engine, DNNL_MEMORY_NONE)))
             return weir_dnn_fail(e->op->what, status);
     }
     return WEIR_OK;
@@ -91,7 +96,8 @@ weir_err weir_each_whole(const weir_each *e)
         wanted += weir_op_layout(e->op, a) != NULL;
     return e->args == wanted
                ? WEIR_OK
-               : weir_fail(WEIR_FAILED, "%s, piece by piece: %d of its %d arguments are tied", e->op->what, e->args, wanted);
+               : weir_fail(WEIR_FAILED, "%s, piece by piece: %d of its %d arguments are tied",
+                           e->op->what, e->args, wanted);
 }
 
 static dnnl_status_t run_piece(const weir_each *e, int part, int64_t piece)
@@ -100,8 +106,9 @@ static dnnl_status_t run_piece(const weir_each *e, int part, int64_t piece)
 
     for (int i = 0; i < e->args; i++) {
         const weir_each_arg *at = &e->at[i];
-        dnnl_memory_set_data_handle(arg[i].memory,
-                                    (char *)at->mem->at + (size_t)piece * at->by_piece + (size_t)part * at->by_part);
+        dnnl_memory_set_data_handle(arg[i].memory, (char *)at->mem->at +
+                                                       (size_t)piece * at->by_piece +
+                                                       (size_t)part * at->by_part);
     }
     return dnnl_primitive_execute(e->op->primitive, e->op->dnn->part_stream[part], e->args, arg);
 }
@@ -121,7 +128,8 @@ static void run_parts(void *arg, int64_t from, int64_t to)
     }
 }
 
-/* Inside a loop that threads share, the library takes itself for alone; where nobody shares, it must be told. */
+/* Inside a loop that threads share, the library takes itself for alone; where nobody shares, it
+ * must be told. */
 weir_err weir_each_run(void *each)
 {
     weir_each *e = each;

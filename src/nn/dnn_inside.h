@@ -1,4 +1,5 @@
-/* dnn_inside.h - what the dnn files share; nobody else includes it. They include the library's header first. */
+/* dnn_inside.h - what the dnn files share; nobody else includes it. They include the library's
+ * header first. */
 #ifndef WEIR_NN_DNN_INSIDE_H
 #define WEIR_NN_DNN_INSIDE_H
 #include "nn/dnn.h"
@@ -62,10 +63,11 @@ int weir_arg_number(weir_arg);
 /* WEIR_FAILED with what was tried and the library's word for what happened. */
 weir_err weir_dnn_fail(const char *what, dnnl_status_t);
 /* Makes an op of a primitive description, which it owns from here on, in failure too. */
-weir_err weir_dnn_compile(weir_dnn *, const char *what, dnnl_primitive_desc_t, unsigned writes, weir_op **);
+weir_err weir_dnn_compile(weir_dnn *, const char *what, dnnl_primitive_desc_t, unsigned writes,
+                          weir_op **);
 
-/* The description of a primitive that is being made: tensors, attributes. All NULL at first, so that weir_parts_finish fits any
- * moment. */
+/* The description of a primitive that is being made: tensors, attributes. All NULL at first, so
+ * that weir_parts_finish fits any moment. */
 typedef struct weir_parts {
     dnnl_memory_desc_t x, w, b, y;
     dnnl_primitive_attr_t attr;
@@ -73,10 +75,13 @@ typedef struct weir_parts {
 } weir_parts;
 /* The scratch memory is always ours to place. relu: on the output. */
 dnnl_status_t weir_parts_attr(weir_parts *, bool relu);
-dnnl_status_t weir_parts_tensor(dnnl_memory_desc_t *, int dims, const int64_t *dim, dnnl_format_tag_t);
+dnnl_status_t weir_parts_tensor(dnnl_memory_desc_t *, int dims, const int64_t *dim,
+                                dnnl_format_tag_t);
 void weir_parts_drop(weir_parts *); /* all but the pd */
-/* The end of every constructor: the description is complete, or `status` says why it is not. writes: a bit per weir_arg. */
-weir_err weir_parts_finish(weir_dnn *, const char *what, weir_parts *, dnnl_status_t status, unsigned writes, weir_op **);
+/* The end of every constructor: the description is complete, or `status` says why it is not.
+ * writes: a bit per weir_arg. */
+weir_err weir_parts_finish(weir_dnn *, const char *what, weir_parts *, dnnl_status_t status,
+                           unsigned writes, weir_op **);
 
 enum {
     WEIR_BIT_DST = 1 << WEIR_ARG_DST,

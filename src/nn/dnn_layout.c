@@ -3,7 +3,8 @@
 
 #include "nn/dnn_inside.h"
 
-/* Room for a layout that is our own, and its end: the description is in l->own, or `status` says why it is not. */
+/* Room for a layout that is our own, and its end: the description is in l->own, or `status` says
+ * why it is not. */
 static weir_err keep(weir_dnn *d, weir_layout *l, dnnl_status_t status, const weir_layout **out)
 {
     if (status)
@@ -28,31 +29,44 @@ weir_err weir_layout_plain(weir_dnn *d, const weir_shape *s, const weir_layout *
         stride[i] = step;
         step *= s->dim[i];
     }
-    return keep(d, l, dnnl_memory_desc_create_with_strides(&l->own, s->dims, dim, dnnl_f32, stride), out);
+    return keep(d, l, dnnl_memory_desc_create_with_strides(&l->own, s->dims, dim, dnnl_f32, stride),
+                out);
 }
 
 size_t weir_layout_bytes(const weir_layout *l) { return dnnl_memory_desc_get_size(l->md); }
 
-bool weir_layout_same(const weir_layout *a, const weir_layout *b) { return a == b || dnnl_memory_desc_equal(a->md, b->md); }
+bool weir_layout_same(const weir_layout *a, const weir_layout *b)
+{
+    return a == b || dnnl_memory_desc_equal(a->md, b->md);
+}
 
 /* ---- looking inside ---- */
 
-/* Outer strides, and inner blocks from the outermost to the innermost: how long, and of which dimension. */
+/* Outer strides, and inner blocks from the outermost to the innermost: how long, and of which
+ * dimension. */
 typedef struct inside {
     int dims, blocks;
     dnnl_dims_t *dim, *stride, *block, *which;
 } inside;
 
-static bool query(const weir_layout *l, dnnl_query_t what, void *out) { return !dnnl_memory_desc_query(l->md, what, out); }
+static bool query(const weir_layout *l, dnnl_query_t what, void *out)
+{
+    return !dnnl_memory_desc_query(l->md, what, out);
+}
 
 static bool look(const weir_layout *l, inside *in)
 {
     return query(l, dnnl_query_ndims_s32, &in->dims) && query(l, dnnl_query_dims, &in->dim) &&
-           query(l, dnnl_query_strides, &in->stride) && query(l, dnnl_query_inner_nblks_s32, &in->blocks) &&
-           query(l, dnnl_query_inner_blks, &in->block) && query(l, dnnl_query_inner_idxs, &in->which);
+           query(l, dnnl_query_strides, &in->stride) &&
+           query(l, dnnl_query_inner_nblks_s32, &in->blocks) &&
+           query(l, dnnl_query_inner_blks, &in->block) &&
+           query(l, dnnl_query_inner_idxs, &in->which);
 }
 
-static weir_err unknown(void) { return weir_fail(WEIR_FAILED, "a layout that our own loops do not know"); }
+static weir_err unknown(void)
+{
+    return weir_fail(WEIR_FAILED, "a layout that our own loops do not know");
+}
 
 weir_err weir_layout_lanes(const weir_layout *l, weir_lanes *out)
 {
@@ -74,7 +88,9 @@ weir_err weir_layout_lanes(const weir_layout *l, weir_lanes *out)
 static dnnl_status_t batch_desc(const inside *in, int64_t n, dnnl_memory_desc_t *md)
 {
     const int64_t block = in->blocks ? (*in->block)[0] : 0;
-    const dnnl_format_tag_t tag = block == 4 ? dnnl_aBcd4b : block == 8 ? dnnl_aBcd8b : dnnl_aBcd16b;
+    const dnnl_format_tag_t tag = block == 4   ? dnnl_aBcd4b
+                                  : block == 8 ? dnnl_aBcd8b
+                                               : dnnl_aBcd16b;
     dnnl_dims_t dim;
 
     for (int i = 0; i < in->dims; i++)
@@ -93,7 +109,8 @@ weir_err weir_layout_batch(weir_dnn *d, const weir_layout *from, int64_t n, cons
     if (!look(from, &in) || in.blocks > 1 || (in.blocks && (in.dims != 4 || (*in.which)[0] != 1)))
         return unknown();
     WEIR_TRY(keep(d, l, batch_desc(&in, n, &l->own), out));
-    if (weir_layout_bytes(from) / (size_t)(*in.dim)[0] * (size_t)n != weir_layout_bytes(l)) /* samples that are not in a row */
+    /* samples that are not in a row */
+    if (weir_layout_bytes(from) / (size_t)(*in.dim)[0] * (size_t)n != weir_layout_bytes(l))
         return unknown();
     return WEIR_OK;
 }

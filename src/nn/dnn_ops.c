@@ -21,9 +21,11 @@ static dnnl_status_t dense_parts(const weir_dense_desc *s, bool relu, weir_parts
     return status;
 }
 
-static dnnl_status_t forward_desc(weir_dnn *d, const weir_parts *p, const_dnnl_primitive_attr_t attr, dnnl_primitive_desc_t *pd)
+static dnnl_status_t forward_desc(weir_dnn *d, const weir_parts *p,
+                                  const_dnnl_primitive_attr_t attr, dnnl_primitive_desc_t *pd)
 {
-    return dnnl_inner_product_forward_primitive_desc_create(pd, d->engine, dnnl_forward_training, p->x, p->w, p->b, p->y, attr);
+    return dnnl_inner_product_forward_primitive_desc_create(pd, d->engine, dnnl_forward_training,
+                                                            p->x, p->w, p->b, p->y, attr);
 }
 
 /* Backward ones take a hint: the forward one, or what it would be. */
@@ -35,27 +37,34 @@ static dnnl_status_t backward_desc(weir_dnn *d, bool by_data, const weir_op *for
 
     if (status)
         return status;
-    status = by_data ? dnnl_inner_product_backward_data_primitive_desc_create(&p->pd, d->engine, p->x, p->w, p->y, hint, p->attr)
-                     : dnnl_inner_product_backward_weights_primitive_desc_create(&p->pd, d->engine, p->x, p->w, p->b, p->y, hint,
-                                                                                 p->attr);
+    status = by_data
+                 ? dnnl_inner_product_backward_data_primitive_desc_create(&p->pd, d->engine, p->x,
+                                                                          p->w, p->y, hint, p->attr)
+                 : dnnl_inner_product_backward_weights_primitive_desc_create(&p->pd, d->engine,
+                                                                             p->x, p->w, p->b, p->y,
+                                                                             hint, p->attr);
     if (made)
         dnnl_primitive_desc_destroy(made);
     return status;
 }
 
-/* The same as a product of matrices, with weights [in, out] for forward; its kernels for AVX-512 are steady. */
-static dnnl_status_t product_desc(weir_dnn *d, bool by_data, const weir_dense_desc *s, weir_parts *p)
+/* The same as a product of matrices, with weights [in, out] for forward; its kernels for AVX-512
+ * are steady. */
+static dnnl_status_t product_desc(weir_dnn *d, bool by_data, const weir_dense_desc *s,
+                                  weir_parts *p)
 {
     dnnl_memory_desc_t turned = NULL, bias = NULL;
     dnnl_status_t status;
 
     if (by_data)
-        return dnnl_matmul_primitive_desc_create(&p->pd, d->engine, p->y, p->w, NULL, p->x, p->attr);
+        return dnnl_matmul_primitive_desc_create(&p->pd, d->engine, p->y, p->w, NULL, p->x,
+                                                 p->attr);
     status = weir_parts_tensor(&turned, 2, (int64_t[]){s->in, s->out}, dnnl_ba);
     if (!status && s->bias)
         status = weir_parts_tensor(&bias, 2, (int64_t[]){1, s->out}, dnnl_ab);
     if (!status)
-        status = dnnl_matmul_primitive_desc_create(&p->pd, d->engine, p->x, turned, bias, p->y, p->attr);
+        status =
+            dnnl_matmul_primitive_desc_create(&p->pd, d->engine, p->x, turned, bias, p->y, p->attr);
     if (turned)
         dnnl_memory_desc_destroy(turned);
     if (bias)
@@ -94,7 +103,8 @@ static weir_err has_product(weir_dnn *d, const weir_dense_desc *s, bool *found)
 
 weir_err weir_dnn_steady(weir_dnn *d, const weir_dense_desc *s, int64_t *rows)
 {
-    enum { TILE = 6, FULL = 4 }; /* what is left over of a tile of rows adds up as full ones do from here on */
+    /* what is left over of a tile of rows adds up as full ones do from here on */
+    enum { TILE = 6, FULL = 4 };
     int64_t rest = s->rows % TILE;
     bool found;
 
@@ -113,7 +123,8 @@ weir_err weir_dnn_block(weir_dnn *d, const weir_dense_desc *s, int64_t *rows)
     return WEIR_OK;
 }
 
-weir_err weir_dnn_dense(weir_dnn *d, weir_do which, const weir_dense_desc *s, const weir_op *forward, weir_op **op)
+weir_err weir_dnn_dense(weir_dnn *d, weir_do which, const weir_dense_desc *s,
+                        const weir_op *forward, weir_op **op)
 {
     weir_parts p = {0};
     dnnl_status_t status = dense_parts(s, s->relu && which == WEIR_DO_FORWARD, &p);
@@ -126,11 +137,13 @@ weir_err weir_dnn_dense(weir_dnn *d, weir_do which, const weir_dense_desc *s, co
     case WEIR_DO_BACK_DATA:
         if (!status && !find_product(d, true, s, &p))
             status = backward_desc(d, true, forward, &p);
-        return weir_parts_finish(d, "dense, backward by data", &p, status, WEIR_BIT_DST | WEIR_BIT_DIFF_SRC, op);
+        return weir_parts_finish(d, "dense, backward by data", &p, status,
+                                 WEIR_BIT_DST | WEIR_BIT_DIFF_SRC, op);
     case WEIR_DO_BACK_WEIGHTS:
         if (!status)
             status = backward_desc(d, false, forward, &p);
-        return weir_parts_finish(d, "dense, backward by weights", &p, status, WEIR_BIT_DIFF_W | WEIR_BIT_DIFF_B, op);
+        return weir_parts_finish(d, "dense, backward by weights", &p, status,
+                                 WEIR_BIT_DIFF_W | WEIR_BIT_DIFF_B, op);
     }
     return weir_fail(WEIR_FAILED, "dense: no such computation");
 }
@@ -138,7 +151,8 @@ weir_err weir_dnn_dense(weir_dnn *d, weir_do which, const weir_dense_desc *s, co
 /* ---- convolution ---- */
 
 /* layout NULL: as the library likes it. */
-static dnnl_status_t conv_tensor(dnnl_memory_desc_t *md, const weir_shape *shape, const weir_layout *layout)
+static dnnl_status_t conv_tensor(dnnl_memory_desc_t *md, const weir_shape *shape,
+                                 const weir_layout *layout)
 {
     return layout ? dnnl_memory_desc_clone(md, layout->md)
                   : weir_parts_tensor(md, shape->dims, shape->dim, dnnl_format_tag_any);
@@ -159,27 +173,34 @@ static dnnl_status_t conv_parts(const weir_conv_desc *s, bool relu, bool keep, w
     return status;
 }
 
-static dnnl_status_t conv_desc(weir_dnn *d, weir_do which, const weir_conv_desc *s, const weir_op *forward, weir_parts *p)
+static dnnl_status_t conv_desc(weir_dnn *d, weir_do which, const weir_conv_desc *s,
+                               const weir_op *forward, weir_parts *p)
 {
     const dnnl_dims_t stride = {s->stride, s->stride}, pad = {s->pad, s->pad}, gap = {0, 0};
     const dnnl_alg_kind_t how = dnnl_convolution_direct;
 
     switch (which) {
     case WEIR_DO_FORWARD:
-        return dnnl_convolution_forward_primitive_desc_create(&p->pd, d->engine, dnnl_forward_training, how, p->x, p->w, p->b,
-                                                              p->y, stride, gap, pad, pad, p->attr);
+        return dnnl_convolution_forward_primitive_desc_create(&p->pd, d->engine,
+                                                              dnnl_forward_training, how, p->x,
+                                                              p->w, p->b, p->y, stride, gap, pad,
+                                                              pad, p->attr);
     case WEIR_DO_BACK_DATA:
-        return dnnl_convolution_backward_data_primitive_desc_create(&p->pd, d->engine, how, p->x, p->w, p->y, stride, gap, pad,
+        return dnnl_convolution_backward_data_primitive_desc_create(&p->pd, d->engine, how, p->x,
+                                                                    p->w, p->y, stride, gap, pad,
                                                                     pad, forward->pd, p->attr);
     case WEIR_DO_BACK_WEIGHTS:
-        return dnnl_convolution_backward_weights_primitive_desc_create(&p->pd, d->engine, how, p->x, p->w, p->b, p->y, stride,
-                                                                       gap, pad, pad, forward->pd, p->attr);
+        return dnnl_convolution_backward_weights_primitive_desc_create(&p->pd, d->engine, how, p->x,
+                                                                       p->w, p->b, p->y, stride,
+                                                                       gap, pad, pad, forward->pd,
+                                                                       p->attr);
     }
     return dnnl_invalid_arguments;
 }
 
 /* With tensors as they lie, if there is a kernel worth the name for that. */
-static bool keep_layouts(weir_dnn *d, weir_do which, const weir_conv_desc *s, const weir_op *forward, weir_parts *p)
+static bool keep_layouts(weir_dnn *d, weir_do which, const weir_conv_desc *s,
+                         const weir_op *forward, weir_parts *p)
 {
     const char *name = "ref";
     dnnl_status_t status = conv_parts(s, s->relu && which == WEIR_DO_FORWARD, true, p);
@@ -197,7 +218,8 @@ static bool keep_layouts(weir_dnn *d, weir_do which, const weir_conv_desc *s, co
     return false;
 }
 
-weir_err weir_dnn_conv(weir_dnn *d, weir_do which, const weir_conv_desc *s, const weir_op *forward, weir_op **op)
+weir_err weir_dnn_conv(weir_dnn *d, weir_do which, const weir_conv_desc *s, const weir_op *forward,
+                       weir_op **op)
 {
     static const char *const what[] = {[WEIR_DO_FORWARD] = "convolution, forward",
                                        [WEIR_DO_BACK_DATA] = "convolution, backward by data",

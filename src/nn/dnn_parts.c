@@ -26,7 +26,8 @@ dnnl_status_t weir_parts_attr(weir_parts *p, bool relu)
     return !status && relu ? set_relu(p->attr) : status;
 }
 
-dnnl_status_t weir_parts_tensor(dnnl_memory_desc_t *md, int dims, const int64_t *dim, dnnl_format_tag_t tag)
+dnnl_status_t weir_parts_tensor(dnnl_memory_desc_t *md, int dims, const int64_t *dim,
+                                dnnl_format_tag_t tag)
 {
     dnnl_dims_t full = {0};
 
@@ -45,7 +46,8 @@ void weir_parts_drop(weir_parts *p)
         dnnl_primitive_attr_destroy(p->attr);
 }
 
-weir_err weir_parts_finish(weir_dnn *d, const char *what, weir_parts *p, dnnl_status_t status, unsigned writes, weir_op **op)
+weir_err weir_parts_finish(weir_dnn *d, const char *what, weir_parts *p, dnnl_status_t status,
+                           unsigned writes, weir_op **op)
 {
     weir_parts_drop(p);
     return status ? weir_dnn_fail(what, status) : weir_dnn_compile(d, what, p->pd, writes, op);

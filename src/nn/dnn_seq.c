@@ -16,5 +16,6 @@ weir_err weir_dnn_outer(weir_dnn *d, const weir_dense_desc *s, weir_op **op)
         status = weir_parts_tensor(&p.w, 2, (int64_t[]){s->out, s->in}, dnnl_ab);
     if (!status)
         status = dnnl_matmul_primitive_desc_create(&p.pd, d->engine, p.y, p.x, NULL, p.w, p.attr);
-    return weir_parts_finish(d, "dense, backward by weights of many rows", &p, status, WEIR_BIT_DST, op);
+    return weir_parts_finish(d, "dense, backward by weights of many rows", &p, status, WEIR_BIT_DST,
+                             op);
 }

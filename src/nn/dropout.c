@@ -1,6 +1,7 @@
-/* dropout.c - while training, each value is dropped with probability `rate` and the others are scaled up, so that the mean stays;
- * else nothing is changed. What is dropped is a pure function of seed, step, sample and layer, wherever the sample is trained:
- * the mask is drawn in plain order, 16 bits a value, and kept as bytes for backward. */
+/* dropout.c - while training, each value is dropped with probability `rate` and the others are
+ * scaled up, so that the mean stays; else nothing is changed. What is dropped is a pure function of
+ * seed, step, sample and layer, wherever the sample is trained: the mask is drawn in plain order,
+ * 16 bits a value, and kept as bytes for backward. */
 #include "core/hash.h"
 #include "core/rng.h"
 #include "nn/layer.h"
@@ -11,8 +12,9 @@ typedef struct dropout {
     double rate;
 } dropout;
 
-static const weir_opt options[] = {
-    {"rate", WEIR_OPT_REAL, offsetof(dropout, rate), "0.5", "how many values are dropped", 0, 0.999, NULL, false, false}, {0}};
+static const weir_opt options[] = {{"rate", WEIR_OPT_REAL, offsetof(dropout, rate), "0.5",
+                                    "how many values are dropped", 0, 0.999, NULL, false, false},
+                                   {0}};
 
 /* For one batch size. */
 typedef struct bound {
@@ -26,7 +28,8 @@ typedef struct bound {
 static void draw_mask(const bound *d, int64_t sample, uint8_t *mask)
 {
     uint64_t place[] = {d->run->pass.step, d->run->pass.first + (uint64_t)sample};
-    weir_rng rng = weir_rng_at(d->run->pass.seed, WEIR_RNG_DROPOUT, weir_hash(place, sizeof place, 0), d->layer);
+    weir_rng rng = weir_rng_at(d->run->pass.seed, WEIR_RNG_DROPOUT,
+                               weir_hash(place, sizeof place, 0), d->layer);
 
     for (int64_t i = 0; i < d->width; i += 2) {
         uint32_t bits = weir_rng_u32(&rng);
@@ -49,7 +52,8 @@ static void forward_part(void *arg, int64_t from, int64_t to)
     for (int64_t i = from; i < to; i++) {
         uint8_t *mask = (uint8_t *)d->mask->at + i * d->width;
         draw_mask(d, i, mask);
-        apply(mask, d->scale, (const float *)d->x->at + i * d->width, (float *)d->y->at + i * d->width, d->width);
+        apply(mask, d->scale, (const float *)d->x->at + i * d->width,
+              (float *)d->y->at + i * d->width, d->width);
     }
 }
 
@@ -105,12 +109,15 @@ static weir_err bind_dropout(void *self, const weir_bind *b)
         WEIR_TRY(weir_bind_copy(&evaluating, WEIR_FORWARD, out->data, in->data));
     }
     d->y = out->data;
-    WEIR_TRY(weir_bind_loop(&training, WEIR_FORWARD, forward, d, (weir_mem *[]){d->x, d->y, d->mask, NULL}));
-    return d->g ? weir_bind_loop(b, WEIR_BACK_DATA, back, d, (weir_mem *[]){d->mask, d->g, NULL}) : WEIR_OK;
+    WEIR_TRY(weir_bind_loop(&training, WEIR_FORWARD, forward, d,
+                            (weir_mem *[]){d->x, d->y, d->mask, NULL}));
+    return d->g ? weir_bind_loop(b, WEIR_BACK_DATA, back, d, (weir_mem *[]){d->mask, d->g, NULL})
+                : WEIR_OK;
 }
 
 const weir_layer weir_layer_dropout = {
-    .plug = {"dropout", "while training, drops values at random and scales up the others", sizeof(dropout), options},
+    .plug = {"dropout", "while training, drops values at random and scales up the others",
+             sizeof(dropout), options},
     .plain = true,
     .shape = weir_shape_kept,
     .bind = bind_dropout,

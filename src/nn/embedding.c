@@ -1,5 +1,5 @@
-/* embedding.c - a row of a table for every token. Its gradient is as large as the table and mostly zero: backward goes through
- * the table once, in order, and writes every row once. */
+/* embedding.c - a row of a table for every token. Its gradient is as large as the table and mostly
+ * zero: backward goes through the table once, in order, and writes every row once. */
 #include "core/vec.h"
 #include "nn/layer.h"
 #include "nn/share.h"
@@ -9,24 +9,31 @@ typedef struct embedding {
     int64_t out;
 } embedding;
 
-/* For one batch size. Where a token occurs: head of its list, and for every place the next one; -1 ends it. */
+/* For one batch size. Where a token occurs: head of its list, and for every place the next one; -1
+ * ends it. */
 typedef struct bound {
     weir_mem *token, *table, *grad, *exact, *y, *dy, *head, *next; /* exact NULL: not exact mode */
     int64_t rows, vocabulary, width;
 } bound;
 
-static const weir_opt options[] = {
-    {"out", WEIR_OPT_INT, offsetof(embedding, out), NULL, "numbers a token", 1, INT32_MAX, NULL, false, false}, {0}};
+static const weir_opt options[] = {{"out", WEIR_OPT_INT, offsetof(embedding, out), NULL,
+                                    "numbers a token", 1, INT32_MAX, NULL, false, false},
+                                   {0}};
 
-static weir_err shape(void *self, const weir_model_input *input, const weir_shape *in, weir_shape *out, weir_weights *w,
-                      int *weights)
+static weir_err shape(void *self, const weir_model_input *input, const weir_shape *in,
+                      weir_shape *out, weir_weights *w, int *weights)
 {
     const embedding *e = self;
 
     if (in->dims != 2)
-        return weir_fail(WEIR_INVALID, "embedding reads one row of tokens a sample, not %d dimensions", in->dims - 1);
+        return weir_fail(WEIR_INVALID,
+                         "embedding reads one row of tokens a sample, not %d dimensions",
+                         in->dims - 1);
     *out = (weir_shape){3, {1, in->dim[1], e->out}};
-    w[0] = (weir_weights){.name = "weight", .shape = {2, {input->classes, e->out}}, .decays = true, .deviation = 1};
+    w[0] = (weir_weights){.name = "weight",
+                          .shape = {2, {input->classes, e->out}},
+                          .decays = true,
+                          .deviation = 1};
     *weights = 1;
     return WEIR_OK;
 }
@@ -49,8 +56,9 @@ static weir_err forward(void *arg)
 
     for (int64_t i = 0; i < b->rows; i++)
         if (token[i] < 0 || token[i] >= b->vocabulary)
-            return weir_fail(WEIR_INVALID, "place %lld of the batch has the token %d, and the model has %lld", (long long)i,
-                             token[i], (long long)b->vocabulary);
+            return weir_fail(WEIR_INVALID,
+                             "place %lld of the batch has the token %d, and the model has %lld",
+                             (long long)i, token[i], (long long)b->vocabulary);
     weir_share(b->rows, 16, copy_rows, arg);
     return WEIR_OK;
 }
@@ -82,7 +90,8 @@ static void add_exact(void *arg, int64_t from, int64_t to)
 
     for (int64_t v = from; v < to; v++)
         for (int32_t i = head[v]; i >= 0; i = next[i])
-            weir_vec_best()->add_wide((double *)b->exact->at + v * b->width, dy + i * b->width, (size_t)b->width);
+            weir_vec_best()->add_wide((double *)b->exact->at + v * b->width, dy + i * b->width,
+                                      (size_t)b->width);
 }
 
 static weir_err back(void *arg)
@@ -110,8 +119,11 @@ static weir_err bind_embedding(void *self, const weir_bind *b)
         return weir_fail_nomem(sizeof *s);
     WEIR_TRY(weir_layout_plain(b->dnn, &b->out->shape, &plain));
     WEIR_TRY(weir_bind_out(b, plain));
-    *s =
-        (bound){.token = b->in->data, .table = b->param[0].data, .grad = b->param[0].grad, .y = b->out->data, .dy = b->out->grad};
+    *s = (bound){.token = b->in->data,
+                 .table = b->param[0].data,
+                 .grad = b->param[0].grad,
+                 .y = b->out->data,
+                 .dy = b->out->grad};
     s->exact = b->param[0].exact;
     s->width = b->out->shape.dim[2];
     s->rows = b->in->shape.dim[0] * b->in->shape.dim[1];
@@ -121,7 +133,8 @@ static weir_err bind_embedding(void *self, const weir_bind *b)
     WEIR_TRY(weir_bind_loop(b, WEIR_FORWARD, forward, s, (weir_mem *[]){s->y, NULL}));
     WEIR_TRY(weir_bind_mem(b, (size_t)s->vocabulary * sizeof(int32_t), &s->head));
     WEIR_TRY(weir_bind_mem(b, (size_t)s->rows * sizeof(int32_t), &s->next));
-    return weir_bind_loop(b, WEIR_BACK_WEIGHTS, back, s, (weir_mem *[]){s->dy, s->head, s->next, NULL});
+    return weir_bind_loop(b, WEIR_BACK_WEIGHTS, back, s,
+                          (weir_mem *[]){s->dy, s->head, s->next, NULL});
 }
 
 const weir_layer weir_layer_embedding = {

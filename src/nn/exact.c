@@ -1,4 +1,5 @@
-/* exact.c - sums over rows, in double. A product of matrices takes some rows at a time, copied to doubles tile by tile. */
+/* exact.c - sums over rows, in double. A product of matrices takes some rows at a time, copied to
+ * doubles tile by tile. */
 #include "nn/exact.h"
 #include "core/vec.h"
 #include "nn/kernels.h"
@@ -47,10 +48,14 @@ typedef struct outer {
 } outer;
 
 static int64_t tiles(int64_t n, int64_t of) { return (n + of - 1) / of; }
-static double *tile_of(const outer *s, int64_t t) { return (double *)s->turned->at + t * DEPTH * R; }
+static double *tile_of(const outer *s, int64_t t)
+{
+    return (double *)s->turned->at + t * DEPTH * R;
+}
 
 /* Some columns of some rows as doubles, with zeros where there are no more columns. */
-static void widen(double *to, const float *from, int64_t depth, int64_t step, int64_t have, int64_t want)
+static void widen(double *to, const float *from, int64_t depth, int64_t step, int64_t have,
+                  int64_t want)
 {
     for (int64_t k = 0; k < depth; k++, from += step)
         for (int64_t i = 0; i < want; i++)
@@ -64,8 +69,8 @@ static void turn_tiles(void *arg, int64_t from, int64_t to)
     const outer *s = arg;
 
     for (int64_t t = from; t < to; t++)
-        widen(tile_of(s, t), (const float *)s->dy->at + s->first * s->out + t * R, s->depth, s->out, at_most(s->out - t * R, R),
-              R);
+        widen(tile_of(s, t), (const float *)s->dy->at + s->first * s->out + t * R, s->depth, s->out,
+              at_most(s->out - t * R, R), R);
 }
 
 static void add_tiles(void *arg, int64_t from, int64_t to)
@@ -97,7 +102,8 @@ static weir_err run_outer(void *arg)
     return WEIR_OK;
 }
 
-weir_err weir_exact_outer(const weir_bind *b, weir_mem *to, weir_mem *dy, weir_mem *x, const weir_dense_desc *d)
+weir_err weir_exact_outer(const weir_bind *b, weir_mem *to, weir_mem *dy, weir_mem *x,
+                          const weir_dense_desc *d)
 {
     outer *s = WEIR_NEW(b->arena, outer, 1);
 
@@ -105,5 +111,6 @@ weir_err weir_exact_outer(const weir_bind *b, weir_mem *to, weir_mem *dy, weir_m
         return weir_fail_nomem(sizeof *s);
     *s = (outer){.to = to, .dy = dy, .x = x, .rows = d->rows, .in = d->in, .out = d->out};
     WEIR_TRY(weir_bind_mem(b, (size_t)(tiles(d->out, R) * R * DEPTH) * sizeof(double), &s->turned));
-    return weir_bind_loop(b, WEIR_BACK_WEIGHTS, run_outer, s, (weir_mem *[]){dy, x, s->turned, NULL});
+    return weir_bind_loop(b, WEIR_BACK_WEIGHTS, run_outer, s,
+                          (weir_mem *[]){dy, x, s->turned, NULL});
 }

@@ -14,7 +14,10 @@ typedef struct cursor {
 
 static weir_err sum(cursor *, int64_t *);
 
-static weir_err too_large(void) { return weir_fail(WEIR_INVALID, "the value does not fit into 32 bits"); }
+static weir_err too_large(void)
+{
+    return weir_fail(WEIR_INVALID, "the value does not fit into 32 bits");
+}
 
 static weir_err number(cursor *c, int64_t *value)
 {
@@ -44,7 +47,8 @@ static weir_err name(cursor *c, int64_t *value)
         }
     for (int i = 0; i < s->sizes && n < sizeof known; i++)
         n += (size_t)snprintf(known + n, sizeof known - n, "%s%s", i ? ", " : "", s->size[i].name);
-    return weir_fail(WEIR_INVALID, "there is no size '%.*s' here; there is %s", len > SHOWN ? SHOWN : (int)len, c->at, known);
+    return weir_fail(WEIR_INVALID, "there is no size '%.*s' here; there is %s",
+                     len > SHOWN ? SHOWN : (int)len, c->at, known);
 }
 
 static weir_err bracket(cursor *c, int64_t *value)
@@ -68,7 +72,8 @@ static weir_err atom(cursor *c, int64_t *value)
     if (*c->at == '%' && c->scope->turn > 0)
         return c->at++, *value = c->scope->turn, WEIR_OK;
     if (*c->at == '%')
-        return weir_fail(WEIR_INVALID, "%% is the number of the turn, and only known inside a repeat");
+        return weir_fail(WEIR_INVALID,
+                         "%% is the number of the turn, and only known inside a repeat");
     if (!*c->at)
         return weir_fail(WEIR_INVALID, "a number or a size was expected, and the word ends");
     return weir_fail(WEIR_INVALID, "a number or a size was expected, not '%c'", *c->at);
@@ -103,7 +108,8 @@ static weir_err product(cursor *c, int64_t *value)
         WEIR_TRY(factor(c, &right));
         if (*sign == '/' && !right)
             return c->at = sign, weir_fail(WEIR_INVALID, "division by zero");
-        if (*sign == '/' ? right == -1 && *value == INT64_MIN : __builtin_mul_overflow(*value, right, value))
+        if (*sign == '/' ? right == -1 && *value == INT64_MIN
+                         : __builtin_mul_overflow(*value, right, value))
             return c->at = sign, too_large();
         if (*sign == '/')
             *value /= right;
@@ -119,7 +125,8 @@ static weir_err sum(cursor *c, int64_t *value)
     while (*c->at == '+' || *c->at == '-') {
         const char *sign = c->at++;
         WEIR_TRY(product(c, &right));
-        if (*sign == '+' ? __builtin_add_overflow(*value, right, value) : __builtin_sub_overflow(*value, right, value))
+        if (*sign == '+' ? __builtin_add_overflow(*value, right, value)
+                         : __builtin_sub_overflow(*value, right, value))
             return c->at = sign, too_large();
     }
     return WEIR_OK;

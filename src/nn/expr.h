@@ -1,4 +1,5 @@
-/* expr.h - whole-number expressions of model files: numbers, names, + - * / ( ) and %, the number of the turn in a repeat. */
+/* expr.h - whole-number expressions of model files: numbers, names, + - * / ( ) and %, the number
+ * of the turn in a repeat. */
 #ifndef WEIR_NN_EXPR_H
 #define WEIR_NN_EXPR_H
 #include "core/err.h"
@@ -14,7 +15,7 @@ typedef struct weir_scope {
     int64_t turn; /* 0: outside of any repeat */
 } weir_scope;
 
-/* Text is hostile. Numbers and intermediate values stay within 64 bits, the result within -2^31 .. 2^31 - 1; division rounds
- * towards 0. On WEIR_INVALID, *at is the offset of what was wrong. */
+/* Text is hostile. Numbers and intermediate values stay within 64 bits, the result within -2^31 ..
+ * 2^31 - 1; division rounds towards 0. On WEIR_INVALID, *at is the offset of what was wrong. */
 weir_err weir_expr(const char *text, const weir_scope *, int64_t *value, size_t *at);
 #endif

@@ -1,8 +1,8 @@
 /* flatten.c - a sample as one row: the plain input under another name. */
 #include "nn/layer.h"
 
-static weir_err shape(void *self, const weir_model_input *input, const weir_shape *in, weir_shape *out, weir_weights *w,
-                      int *weights)
+static weir_err shape(void *self, const weir_model_input *input, const weir_shape *in,
+                      weir_shape *out, weir_weights *w, int *weights)
 {
     int64_t n = weir_shape_count(in, INT32_MAX);
 

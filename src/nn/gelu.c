@@ -1,4 +1,5 @@
-/* gelu.c - x times the normal distribution up to x, by the error function; backward looks at the input. */
+/* gelu.c - x times the normal distribution up to x, by the error function; backward looks at the
+ * input. */
 #include "nn/layer.h"
 
 static weir_err bind_gelu(void *self, const weir_bind *b)

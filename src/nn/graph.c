@@ -1,4 +1,5 @@
-/* graph.c - from lines of a model file to layers with shapes, and tensors in the order of the flat vector. */
+/* graph.c - from lines of a model file to layers with shapes, and tensors in the order of the flat
+ * vector. */
 #include "nn/graph.h"
 #include "nn/netfile.h"
 #include <stdio.h>
@@ -19,8 +20,8 @@ static const weir_opt *find_option(const weir_plug *p, const char *key)
 }
 
 /* Whole numbers are expressions; so are yes and no, that a size can switch them: 0 is no. */
-static weir_err find_value(const weir_netfile *f, const weir_net_line *l, const weir_net_option *w, const weir_opt *o,
-                           char *value, size_t room)
+static weir_err find_value(const weir_netfile *f, const weir_net_line *l, const weir_net_option *w,
+                           const weir_opt *o, char *value, size_t room)
 {
     if (o && o->kind == WEIR_OPT_BOOL && !weir_netfile_value(f, l, w, true, value, room)) {
         snprintf(value, room, "%s", strcmp(value, "0") ? "yes" : "no");
@@ -29,7 +30,8 @@ static weir_err find_value(const weir_netfile *f, const weir_net_line *l, const 
     return weir_netfile_value(f, l, w, o && o->kind == WEIR_OPT_INT, value, room);
 }
 
-static weir_err set_options(const weir_netfile *f, const weir_net_line *l, weir_node *n, weir_arena *arena)
+static weir_err set_options(const weir_netfile *f, const weir_net_line *l, weir_node *n,
+                            weir_arena *arena)
 {
     const weir_plug *p = &n->layer->plug;
     char value[256];
@@ -54,12 +56,14 @@ static weir_err check_given(const weir_netfile *f, const weir_net_line *l, const
         while (i < l->options && strcmp(l->option[i].key, o->name))
             i++;
         if (!o->standard && o->kind != WEIR_OPT_TEXT && i == l->options)
-            return weir_fail(WEIR_INVALID, "%s:%d:%d: %s needs %s=: %s", f->path, l->line, l->col, p->name, o->name, o->help);
+            return weir_fail(WEIR_INVALID, "%s:%d:%d: %s needs %s=: %s", f->path, l->line, l->col,
+                             p->name, o->name, o->help);
     }
     return WEIR_OK;
 }
 
-static weir_err make_self(const weir_netfile *f, const weir_net_line *l, weir_node *n, weir_arena *arena)
+static weir_err make_self(const weir_netfile *f, const weir_net_line *l, weir_node *n,
+                          weir_arena *arena)
 {
     const weir_plug *plug;
 
@@ -71,7 +75,8 @@ static weir_err make_self(const weir_netfile *f, const weir_net_line *l, weir_no
     n->col = l->col;
     n->ready = n->owner = -1;
     if (!strcmp(n->name, "input"))
-        return weir_fail(WEIR_INVALID, "%s:%d:%d: the name input is that of the data", f->path, l->line, l->col);
+        return weir_fail(WEIR_INVALID, "%s:%d:%d: the name input is that of the data", f->path,
+                         l->line, l->col);
     if (!(n->self = weir_alloc(arena, plug->size)))
         return weir_fail_nomem(plug->size);
     WEIR_TRY(weir_opt_defaults(plug->options, plug->name, arena, n->self));
@@ -81,7 +86,8 @@ static weir_err make_self(const weir_netfile *f, const weir_net_line *l, weir_no
 
 /* ---- inputs ---- */
 
-static weir_err find_named(const weir_graph *g, const weir_netfile *f, const weir_net_line *l, const weir_net_option *o, int *out)
+static weir_err find_named(const weir_graph *g, const weir_netfile *f, const weir_net_line *l,
+                           const weir_net_option *o, int *out)
 {
     char name[256];
 
@@ -91,11 +97,13 @@ static weir_err find_named(const weir_graph *g, const weir_netfile *f, const wei
     for (int i = 0; i < g->nodes; i++)
         if (!strcmp(g->node[i].name, name))
             return *out = i, WEIR_OK;
-    return weir_fail(WEIR_INVALID, "%s:%d:%d: there is no layer %.96s above this line", f->path, l->line, o->value_col, name);
+    return weir_fail(WEIR_INVALID, "%s:%d:%d: there is no layer %.96s above this line", f->path,
+                     l->line, o->value_col, name);
 }
 
 /* The line before, or what from= names; a layer that joins reads both. */
-static weir_err find_inputs(const weir_graph *g, const weir_netfile *f, const weir_net_line *l, weir_node *n)
+static weir_err find_inputs(const weir_graph *g, const weir_netfile *f, const weir_net_line *l,
+                            weir_node *n)
 {
     const weir_net_option *from = NULL;
 
@@ -105,18 +113,20 @@ static weir_err find_inputs(const weir_graph *g, const weir_netfile *f, const we
         if (!strcmp(l->option[i].key, "from"))
             from = &l->option[i];
     if (!from && n->layer->joins)
-        return weir_fail(WEIR_INVALID, "%s:%d:%d: %s needs from=: the name of a layer above", f->path, l->line, l->col, l->kind);
+        return weir_fail(WEIR_INVALID, "%s:%d:%d: %s needs from=: the name of a layer above",
+                         f->path, l->line, l->col, l->kind);
     if (!from)
         return WEIR_OK;
     WEIR_TRY(find_named(g, f, l, from, &n->from[n->ins - 1]));
     if (n->ins == 2 && n->from[1] == n->from[0])
-        return weir_fail(WEIR_INVALID, "%s:%d:%d: %s is the line before: %s joins it with another", f->path, l->line,
-                         from->value_col, from->value, l->kind);
+        return weir_fail(WEIR_INVALID, "%s:%d:%d: %s is the line before: %s joins it with another",
+                         f->path, l->line, from->value_col, from->value, l->kind);
     return WEIR_OK;
 }
 
 /* The layer whose tensor weight= names, where the layer has that option. */
-static weir_err find_owner(const weir_graph *g, const weir_netfile *f, const weir_net_line *l, weir_node *n)
+static weir_err find_owner(const weir_graph *g, const weir_netfile *f, const weir_net_line *l,
+                           weir_node *n)
 {
     const weir_net_option *o = NULL;
 
@@ -128,8 +138,10 @@ static weir_err find_owner(const weir_graph *g, const weir_netfile *f, const wei
     WEIR_TRY(find_named(g, f, l, o, &n->owner));
     if (n->owner >= 0 && g->node[n->owner].owner >= 0)
         n->owner = g->node[n->owner].owner;
-    if (n->owner < 0 || !g->node[n->owner].weights || strcmp(g->node[n->owner].weight[0].name, "weight"))
-        return weir_fail(WEIR_INVALID, "%s:%d:%d: %.96s has no weight", f->path, l->line, o->value_col, o->value);
+    if (n->owner < 0 || !g->node[n->owner].weights ||
+        strcmp(g->node[n->owner].weight[0].name, "weight"))
+        return weir_fail(WEIR_INVALID, "%s:%d:%d: %.96s has no weight", f->path, l->line,
+                         o->value_col, o->value);
     return WEIR_OK;
 }
 
@@ -149,8 +161,8 @@ static weir_err count_readers(weir_graph *g, const weir_netfile *f)
             count_reader(g, g->node[i].from[k], i);
     for (int i = 0; i + 1 < g->nodes; i++)
         if (!g->node[i].readers)
-            return weir_fail(WEIR_INVALID, "%s:%d:%d: nobody reads the output of %s", f->path, g->node[i].line, g->node[i].col,
-                             g->node[i].name);
+            return weir_fail(WEIR_INVALID, "%s:%d:%d: nobody reads the output of %s", f->path,
+                             g->node[i].line, g->node[i].col, g->node[i].name);
     return WEIR_OK;
 }
 
@@ -170,18 +182,22 @@ static weir_err check_shapes(const weir_node *n)
         return weir_fail(WEIR_INVALID, "the output of %s is empty, or too large", n->name);
     for (int i = 0; i < n->weights + n->stills; i++)
         if (!shape_fits(&n->weight[i].shape, MAX_PARAMS))
-            return weir_fail(WEIR_INVALID, "%s.%s is empty, or too large", n->name, n->weight[i].name);
+            return weir_fail(WEIR_INVALID, "%s.%s is empty, or too large", n->name,
+                             n->weight[i].name);
     return WEIR_OK;
 }
 
 static weir_err check_tokens(const weir_graph *g, const weir_node *n)
 {
-    bool first = n == g->node, reads = n->from[0] == WEIR_INPUT || (n->ins > 1 && n->from[1] == WEIR_INPUT);
+    bool first = n == g->node,
+         reads = n->from[0] == WEIR_INPUT || (n->ins > 1 && n->from[1] == WEIR_INPUT);
 
     if (g->input.tokens && reads && !n->layer->tokens)
-        return weir_fail(WEIR_MISFIT, "the data gives tokens, and %s reads numbers", n->layer->plug.name);
+        return weir_fail(WEIR_MISFIT, "the data gives tokens, and %s reads numbers",
+                         n->layer->plug.name);
     if (n->layer->tokens && !(first && g->input.tokens))
-        return weir_fail(WEIR_MISFIT, "%s reads tokens: only the first layer can, where the data gives them",
+        return weir_fail(WEIR_MISFIT,
+                         "%s reads tokens: only the first layer can, where the data gives them",
                          n->layer->plug.name);
     return WEIR_OK;
 }
@@ -199,7 +215,8 @@ static void show_shape(const weir_shape *s, char *text, size_t room)
     size_t n = 0;
 
     for (int i = 1; i < s->dims && n < room; i++)
-        n += (size_t)snprintf(text + n, room - n, "%s%lld", i > 1 ? " x " : "", (long long)s->dim[i]);
+        n += (size_t)snprintf(text + n, room - n, "%s%lld", i > 1 ? " x " : "",
+                              (long long)s->dim[i]);
 }
 
 static weir_err check_second(const weir_graph *g, const weir_node *n)
@@ -207,11 +224,13 @@ static weir_err check_second(const weir_graph *g, const weir_node *n)
     weir_shape second = shape_of(g, n->from[1]);
     char a[100], b[100];
 
-    if (n->in.dims == second.dims && !memcmp(n->in.dim, second.dim, (size_t)second.dims * sizeof *second.dim))
+    if (n->in.dims == second.dims &&
+        !memcmp(n->in.dim, second.dim, (size_t)second.dims * sizeof *second.dim))
         return WEIR_OK;
     show_shape(&n->in, a, sizeof a);
     show_shape(&second, b, sizeof b);
-    return weir_fail(WEIR_INVALID, "%s joins two of a shape: the line before gives %s, %s gives %s", n->layer->plug.name, a,
+    return weir_fail(WEIR_INVALID, "%s joins two of a shape: the line before gives %s, %s gives %s",
+                     n->layer->plug.name, a,
                      n->from[1] == WEIR_INPUT ? "the input" : g->node[n->from[1]].name, b);
 }
 
@@ -221,11 +240,12 @@ static weir_err check_owner(const weir_graph *g, const weir_node *n)
     const weir_node *owner = &g->node[n->owner];
     const weir_shape *mine = &n->weight[0].shape, *theirs = &owner->weight[0].shape;
 
-    if (mine->dims == theirs->dims && !memcmp(mine->dim, theirs->dim, (size_t)mine->dims * sizeof *mine->dim))
+    if (mine->dims == theirs->dims &&
+        !memcmp(mine->dim, theirs->dim, (size_t)mine->dims * sizeof *mine->dim))
         return WEIR_OK;
-    return weir_fail(WEIR_INVALID, "%s needs a weight of %lld x %lld, that of %s is %lld x %lld", n->name,
-                     (long long)mine->dim[0], (long long)mine->dim[1], owner->name, (long long)theirs->dim[0],
-                     (long long)theirs->dim[1]);
+    return weir_fail(WEIR_INVALID, "%s needs a weight of %lld x %lld, that of %s is %lld x %lld",
+                     n->name, (long long)mine->dim[0], (long long)mine->dim[1], owner->name,
+                     (long long)theirs->dim[0], (long long)theirs->dim[1]);
 }
 
 static weir_err shape_node(const weir_graph *g, weir_node *n)
@@ -251,10 +271,12 @@ static weir_err shape_node(const weir_graph *g, weir_node *n)
 
 static bool is_tail(const weir_graph *g, const weir_weights *w)
 {
-    return w->shape.dims < 2 || weir_shape_count(&w->shape, MAX_PARAMS) < (g->input.small ? (int64_t)g->input.small : WEIR_SMALL);
+    return w->shape.dims < 2 || weir_shape_count(&w->shape, MAX_PARAMS) <
+                                    (g->input.small ? (int64_t)g->input.small : WEIR_SMALL);
 }
 
-static weir_err name_tensor(const weir_node *n, const weir_weights *w, size_t at, weir_arena *arena, weir_tensor *t)
+static weir_err name_tensor(const weir_node *n, const weir_weights *w, size_t at, weir_arena *arena,
+                            weir_tensor *t)
 {
     size_t room = strlen(n->name) + strlen(w->name) + 2;
     char *name = weir_alloc(arena, room);
@@ -262,7 +284,12 @@ static weir_err name_tensor(const weir_node *n, const weir_weights *w, size_t at
     if (!name)
         return weir_fail_nomem(room);
     snprintf(name, room, "%s.%s", n->name, w->name);
-    *t = (weir_tensor){.name = name, .at = at, .dims = w->shape.dims, .decays = w->decays, .ready = n->ready, .output = n->ready == 0};
+    *t = (weir_tensor){.name = name,
+                       .at = at,
+                       .dims = w->shape.dims,
+                       .decays = w->decays,
+                       .ready = n->ready,
+                       .output = n->ready == 0};
     memcpy(t->dim, w->shape.dim, sizeof t->dim);
     t->n = (size_t)weir_shape_count(&w->shape, MAX_PARAMS);
     return WEIR_OK;
@@ -284,7 +311,8 @@ static weir_err add_tensor(weir_graph *g, weir_node *n, int k, weir_arena *arena
     return WEIR_OK;
 }
 
-/* An owner is above all who have its tensor: it is the last of them in backward, and its number is right for the tensor. */
+/* An owner is above all who have its tensor: it is the last of them in backward, and its number is
+ * right for the tensor. */
 static void tie_tensors(weir_graph *g)
 {
     for (int i = 0; i < g->nodes; i++) {
@@ -328,10 +356,14 @@ static weir_err check_input(const char *path, const weir_model_input *in)
     weir_shape s = {.dims = in->dims};
 
     if (in->dims < 1 || in->dims > 4)
-        return weir_fail(WEIR_MISFIT, "%s: the data's samples have %d dimensions; models take 1 to 4", path, in->dims);
+        return weir_fail(WEIR_MISFIT,
+                         "%s: the data's samples have %d dimensions; models take 1 to 4", path,
+                         in->dims);
     memcpy(s.dim, in->dim, sizeof in->dim);
     if (!shape_fits(&s, MAX_ACT) || in->classes < 1 || in->classes > INT32_MAX)
-        return weir_fail(WEIR_MISFIT, "%s: the data's samples are empty or too large, or it has no classes", path);
+        return weir_fail(WEIR_MISFIT,
+                         "%s: the data's samples are empty or too large, or it has no classes",
+                         path);
     return WEIR_OK;
 }
 
@@ -353,8 +385,9 @@ static weir_err make_nodes(weir_graph *g, const weir_netfile *f, weir_arena *are
     return WEIR_OK;
 }
 
-weir_err weir_graph_read(const char *path, const char *text, size_t n, const char *sizes, const weir_model_input *in, bool whole,
-                         weir_arena *arena, weir_graph **out)
+weir_err weir_graph_read(const char *path, const char *text, size_t n, const char *sizes,
+                         const weir_model_input *in, bool whole, weir_arena *arena,
+                         weir_graph **out)
 {
     weir_graph *g = WEIR_NEW(arena, weir_graph, 1);
     weir_netfile *f;
@@ -369,7 +402,8 @@ weir_err weir_graph_read(const char *path, const char *text, size_t n, const cha
     if (!g->nodes)
         return weir_fail(WEIR_INVALID, "%s: there is no layer in it", path);
     if (whole && !g->node[g->nodes - 1].layer->loss)
-        return weir_fail(WEIR_INVALID, "%s: the last layer, %s, is no loss: softmax is one", path, g->node[g->nodes - 1].name);
+        return weir_fail(WEIR_INVALID, "%s: the last layer, %s, is no loss: softmax is one", path,
+                         g->node[g->nodes - 1].name);
     WEIR_TRY(count_readers(g, f));
     WEIR_TRY(order_tensors(g, arena));
     *out = g;

@@ -1,4 +1,5 @@
-/* graph.h - the layers of a model file with shapes and tensors, before there is a batch size or memory. */
+/* graph.h - the layers of a model file with shapes and tensors, before there is a batch size or
+ * memory. */
 #ifndef WEIR_NN_GRAPH_H
 #define WEIR_NN_GRAPH_H
 #include "nn/layer.h"
@@ -14,10 +15,14 @@ typedef struct weir_node {
     weir_shape in, out; /* dim[0] is 1 */
     int weights, stills;
     weir_weights weight[WEIR_LAYER_WEIGHTS]; /* the weights, then the stills */
-    int tensor[WEIR_LAYER_WEIGHTS];          /* which of the graph's tensors each is; for a still which of those */
-    int owner;                               /* weight=NAME: the node whose first tensor its own is too; -1: none */
-    bool later; /* a node behind it has the same first tensor, and is before it in backward: this one's gradient is added */
-    int ready;  /* its number in the order of backward; -1: no weights */
+    /* which of the graph's tensors each is; for a still which of those */
+    int tensor[WEIR_LAYER_WEIGHTS];
+    /* weight=NAME: the node whose first tensor its own is too; -1: none */
+    int owner;
+    /* a node behind it has the same first tensor, and is before it in backward: this one's gradient
+     * is added */
+    bool later;
+    int ready; /* its number in the order of backward; -1: no weights */
 } weir_node;
 
 typedef struct weir_graph {
@@ -34,8 +39,9 @@ typedef struct weir_graph {
     int readers, last; /* of the input */
 } weir_graph;
 
-/* Reads `n` hostile bytes of a model file; `path` names them in errors, `sizes` is what stood behind the ':' of the spec (NULL:
- * nothing). A whole model ends with a loss; tests ask for parts of one. */
-weir_err weir_graph_read(const char *path, const char *text, size_t n, const char *sizes, const weir_model_input *, bool whole,
-                         weir_arena *, weir_graph **);
+/* Reads `n` hostile bytes of a model file; `path` names them in errors, `sizes` is what stood
+ * behind the ':' of the spec (NULL: nothing). A whole model ends with a loss; tests ask for parts
+ * of one. */
+weir_err weir_graph_read(const char *path, const char *text, size_t n, const char *sizes,
+                         const weir_model_input *, bool whole, weir_arena *, weir_graph **);
 #endif

@@ -6,7 +6,8 @@
 extern const weir_kernels weir_kernels_base;
 #ifdef __x86_64__
 extern const weir_kernels weir_kernels_avx2, weir_kernels_avx512;
-static const weir_kernels *const every[] = {&weir_kernels_base, &weir_kernels_avx2, &weir_kernels_avx512, NULL};
+static const weir_kernels *const every[] = {&weir_kernels_base, &weir_kernels_avx2,
+                                            &weir_kernels_avx512, NULL};
 static const weir_kernels *const none[] = {&weir_kernels_base, NULL};
 static const weir_kernels *const some[] = {&weir_kernels_base, &weir_kernels_avx2, NULL};
 

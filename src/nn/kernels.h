@@ -1,6 +1,7 @@
-/* kernels.h - inner loops of layers that oneDNN has no primitive for, or a slower one; chosen at run time as core/vec.h's are
- * (baseline, AVX2, AVX-512; WEIR_ISA masks). Unlike those, they need not give the same bits on every machine. NaNs pass through.
- */
+/* kernels.h - inner loops of layers that oneDNN has no primitive for, or a slower one; chosen at
+ * run time as core/vec.h's are (baseline, AVX2, AVX-512; WEIR_ISA masks). Unlike those, they need
+ * not give the same bits on every machine. NaNs pass
+ * through. */
 #ifndef WEIR_NN_KERNELS_H
 #define WEIR_NN_KERNELS_H
 #include <stdbool.h>
@@ -9,9 +10,10 @@
 enum { WEIR_UNIT = 16 }; /* columns that are computed together */
 static inline int64_t weir_units(int64_t n) { return (n + WEIR_UNIT - 1) / WEIR_UNIT; }
 
-/* C = A B, or C += A B, of small or thin matrices. Columns of B and C come in whole units, which must be there to read and write.
- * Element (i, k) of A is at i * row + k * col; unit u of row i of B and C begins at i * row + u * unit. A B whose rows lie unit
- * by unit (row = WEIR_UNIT) is read fastest. */
+/* C = A B, or C += A B, of small or thin matrices. Columns of B and C come in whole units, which
+ * must be there to read and write. Element (i, k) of A is at i * row + k * col; unit u of row i of
+ * B and C begins at i * row + u * unit. A B whose rows lie unit by unit (row = WEIR_UNIT) is read
+ * fastest. */
 typedef struct weir_product {
     int64_t m, units, k;
     struct {
@@ -29,8 +31,9 @@ typedef struct weir_product {
     bool add;
 } weir_product;
 
-/* A tile of C += A' B in double, where a product of two floats is exact: A is depth x WEIR_WIDE_ROWS, B depth x WEIR_WIDE_COLS,
- * and of C only `rows` and `cols` are there, rows `row` apart. */
+/* A tile of C += A' B in double, where a product of two floats is exact: A is depth x
+ * WEIR_WIDE_ROWS, B depth x WEIR_WIDE_COLS, and of C only `rows` and `cols` are there, rows `row`
+ * apart. */
 enum { WEIR_WIDE_ROWS = 4, WEIR_WIDE_COLS = 16 };
 typedef struct weir_wide {
     int64_t depth, rows, cols;
@@ -39,14 +42,16 @@ typedef struct weir_wide {
     int64_t row;
 } weir_wide;
 
-/* Some cells (at most WEIR_UNIT) of `rows` streams at one time step. Each pointer is at the first row's first cell, each step is
- * from row to row. The four gates i, f, g, o of a cell are `gap` apart. */
+/* Some cells (at most WEIR_UNIT) of `rows` streams at one time step. Each pointer is at the first
+ * row's first cell, each step is from row to row. The four gates i, f, g, o of a cell are `gap`
+ * apart. */
 typedef struct weir_lstm_cells {
     int64_t rows, cells, gap;
-    float *gate; /* forward: sums of the input in, values out; backward: values in, gradients of the sums out */
+    /* forward: sums of the input in, values out; backward: values in, gradients of the sums out */
+    float *gate;
     int64_t gate_row;
-    const float *sum; /* forward: what the state adds: WEIR_UNIT of each gate, rows 4 * WEIR_UNIT apart; backward: its gradient,
-                         rows WEIR_UNIT apart */
+    const float *sum; /* forward: what the state adds: WEIR_UNIT of each gate, rows 4 * WEIR_UNIT
+                         apart; backward: its gradient, rows WEIR_UNIT apart */
     const float *old; /* c of the step before */
     int64_t old_row;
     float *c; /* out; backward: in */
@@ -55,8 +60,8 @@ typedef struct weir_lstm_cells {
     int64_t h_row;
     float *carry; /* out: h again, for the next step. Backward: gradient of c, in and out */
     int64_t carry_row;
-    float *copy; /* out: what the next step of a training pass multiplies, may be NULL; backward: the gates' gradients again,
-                    gates copy_gap apart */
+    float *copy; /* out: what the next step of a training pass multiplies, may be NULL; backward:
+                    the gates' gradients again, gates copy_gap apart */
     int64_t copy_row, copy_gap;
 } weir_lstm_cells;
 

@@ -1,5 +1,6 @@
-/* kernels_body.h - the text of the kernels, compiled once for each instruction set. The file that includes it defines
- * WEIR_KERNELS, the table's symbol, WEIR_KERNELS_ISA, its name, and how large a tile the registers hold. */
+/* kernels_body.h - the text of the kernels, compiled once for each instruction set. The file that
+ * includes it defines WEIR_KERNELS, the table's symbol, WEIR_KERNELS_ISA, its name, and how large a
+ * tile the registers hold. */
 #include "nn/kernels.h"
 #include <math.h>
 #include <string.h>
@@ -16,18 +17,21 @@ typedef float vector __attribute__((vector_size(LANES * sizeof(float)), aligned(
 enum { PER_UNIT = WEIR_UNIT / LANES };
 
 /* A tile of rows x units, its sums in registers: the loops over constants are unrolled. */
-INLINE void tile(const weir_product *p, int rows, int units, const float *a, const float *b, float *c)
+INLINE void tile(const weir_product *p, int rows, int units, const float *a, const float *b,
+                 float *c)
 {
     vector sum[ROWS][UNITS * PER_UNIT];
 
     for (int r = 0; r < rows; r++)
         for (int v = 0; v < units * PER_UNIT; v++)
-            sum[r][v] =
-                p->add ? *(const vector *)(c + r * p->c.row + v / PER_UNIT * p->c.unit + v % PER_UNIT * LANES) : (vector){0};
+            sum[r][v] = p->add ? *(const vector *)(c + r * p->c.row + v / PER_UNIT * p->c.unit +
+                                                   v % PER_UNIT * LANES)
+                               : (vector){0};
     for (int64_t k = 0; k < p->k; k++) {
         vector row[UNITS * PER_UNIT];
         for (int v = 0; v < units * PER_UNIT; v++)
-            row[v] = *(const vector *)(b + k * p->b.row + v / PER_UNIT * p->b.unit + v % PER_UNIT * LANES);
+            row[v] = *(const vector *)(b + k * p->b.row + v / PER_UNIT * p->b.unit +
+                                       v % PER_UNIT * LANES);
         for (int r = 0; r < rows; r++) {
             float x = a[r * p->a.row + k * p->a.col];
             for (int v = 0; v < units * PER_UNIT; v++)
@@ -36,7 +40,8 @@ INLINE void tile(const weir_product *p, int rows, int units, const float *a, con
     }
     for (int r = 0; r < rows; r++)
         for (int v = 0; v < units * PER_UNIT; v++)
-            *(vector *)(c + r * p->c.row + v / PER_UNIT * p->c.unit + v % PER_UNIT * LANES) = sum[r][v];
+            *(vector *)(c + r * p->c.row + v / PER_UNIT * p->c.unit + v % PER_UNIT * LANES) =
+                sum[r][v];
 }
 
 /* Some units of all rows, cut into tiles of nearly the same height. */
@@ -85,7 +90,8 @@ static void product(const weir_product *p)
 
 /* ---- the same in double ---- */
 
-typedef double doubles __attribute__((vector_size(LANES / 2 * sizeof(double)), aligned(sizeof(double))));
+typedef double doubles
+    __attribute__((vector_size(LANES / 2 * sizeof(double)), aligned(sizeof(double))));
 enum {
     HALF = LANES / 2,
     SPAN = 2 * HALF
@@ -122,7 +128,8 @@ static void wide(const weir_wide *p)
 
 enum { SQUARE = WEIR_UNIT * WEIR_UNIT };
 
-/* A perfect shuffle. The place's bits go round by one: after half of them, rows have become columns. */
+/* A perfect shuffle. The place's bits go round by one: after half of them, rows have become
+ * columns. */
 INLINE void shuffle(float *restrict to, const float *restrict from)
 {
 #pragma omp simd
@@ -148,7 +155,8 @@ static void turn(float *to, const float *from, int64_t n)
 
 /* ---- functions: within a few units of the last place ---- */
 
-/* x = n ln 2 + r, |r| <= ln 2 / 2; gives r and 2^n. The odd constant makes the sum's last bits the whole number n. */
+/* x = n ln 2 + r, |r| <= ln 2 / 2; gives r and 2^n. The odd constant makes the sum's last bits the
+ * whole number n. */
 INLINE float reduce(float x, float *two_n)
 {
     const float whole = 12582912.f;
@@ -259,7 +267,8 @@ static void softmax_back(float *restrict y, const float *restrict p, int64_t n, 
 
 INLINE void row_forward(const weir_lstm_cells *s, int64_t r, int64_t cells)
 {
-    float *restrict gate = s->gate + r * s->gate_row, *restrict c = s->c + r * s->c_row, *restrict h = s->h + r * s->h_row;
+    float *restrict gate = s->gate + r * s->gate_row, *restrict c = s->c + r * s->c_row,
+                    *restrict h = s->h + r * s->h_row;
     float *restrict carry = s->carry + r * s->carry_row;
     const float *restrict sum = s->sum + r * 4 * WEIR_UNIT, *restrict old = s->old + r * s->old_row;
     const int64_t gap = s->gap;
@@ -300,7 +309,8 @@ INLINE void row_back(const weir_lstm_cells *s, int64_t r, int64_t cells)
 
 #pragma omp simd
     for (int64_t j = 0; j < cells; j++) {
-        float in = gate[j], forget = gate[gap + j], inner = gate[2 * gap + j], out = gate[3 * gap + j];
+        float in = gate[j], forget = gate[gap + j], inner = gate[2 * gap + j],
+              out = gate[3 * gap + j];
         float t = tanh_of(c[j]), dh = dy[j] + sum[j], dc = carry[j] + dh * out * (1 - t * t);
         gate[j] = copy[j] = dc * inner * in * (1 - in);
         gate[gap + j] = copy[copy_gap + j] = dc * old[j] * forget * (1 - forget);
@@ -319,4 +329,5 @@ static void lstm_back(const weir_lstm_cells *s)
             row_back(s, r, s->cells);
 }
 
-const weir_kernels WEIR_KERNELS = {WEIR_KERNELS_ISA, product, wide, turn, most, exp_sum, exp_to, softmax_back, lstm, lstm_back};
+const weir_kernels WEIR_KERNELS = {WEIR_KERNELS_ISA, product, wide,         turn, most,
+                                   exp_sum,          exp_to,  softmax_back, lstm, lstm_back};

@@ -1,4 +1,5 @@
-/* layernorm.c - every row of the last dimension to mean 0 and variance 1, then scaled and shifted. */
+/* layernorm.c - every row of the last dimension to mean 0 and variance 1, then scaled and
+ * shifted. */
 #include "nn/layer.h"
 #include "nn/share.h"
 #include <math.h>
@@ -7,17 +8,19 @@ typedef struct layernorm {
     double eps;
 } layernorm;
 
-static const weir_opt options[] = {
-    {"eps", WEIR_OPT_REAL, offsetof(layernorm, eps), "1e-5", "added to the variance", 1e-12, 1, NULL, false, false}, {0}};
+static const weir_opt options[] = {{"eps", WEIR_OPT_REAL, offsetof(layernorm, eps), "1e-5",
+                                    "added to the variance", 1e-12, 1, NULL, false, false},
+                                   {0}};
 
-static weir_err shape(void *self, const weir_model_input *input, const weir_shape *in, weir_shape *out, weir_weights *w,
-                      int *weights)
+static weir_err shape(void *self, const weir_model_input *input, const weir_shape *in,
+                      weir_shape *out, weir_weights *w, int *weights)
 {
     int64_t width = in->dim[in->dims - 1];
 
     (void)self, (void)input;
     if (in->dims < 2)
-        return weir_fail(WEIR_INVALID, "layernorm needs an input of at least one dimension a sample");
+        return weir_fail(WEIR_INVALID,
+                         "layernorm needs an input of at least one dimension a sample");
     *out = *in;
     w[0] = (weir_weights){"weight", {1, {width}}, .fill = 1};
     w[1] = (weir_weights){"bias", {1, {width}}, .fill = 0};
@@ -39,7 +42,8 @@ static void add_columns(void *arg, int64_t from, int64_t to)
     double *scale = s->scale->at, *shift = s->shift->at;
 
     for (int64_t r = 0; r < s->rows; r++) {
-        const float *x = (const float *)s->x->at + r * s->width, *dy = (const float *)s->dy->at + r * s->width;
+        const float *x = (const float *)s->x->at + r * s->width,
+                    *dy = (const float *)s->dy->at + r * s->width;
         double mean = (double)((const float *)s->mean->at)[r];
         double spread = 1 / sqrt((double)((const float *)s->variance->at)[r] + s->eps);
         for (int64_t i = from; i < to; i++) {
@@ -55,16 +59,19 @@ static weir_err run_sums(void *arg)
     return WEIR_OK;
 }
 
-static weir_err bind_exact(const weir_bind *b, const weir_norm_desc *d, const weir_mem *mean, const weir_mem *variance)
+static weir_err bind_exact(const weir_bind *b, const weir_norm_desc *d, const weir_mem *mean,
+                           const weir_mem *variance)
 {
     sums *s = WEIR_NEW(b->arena, sums, 1);
 
     if (!s)
         return weir_fail_nomem(sizeof *s);
-    *s = (sums){b->in->data, b->out->grad, mean, variance, b->param[0].exact, b->param[1].exact, .eps = d->eps};
+    *s = (sums){b->in->data,       b->out->grad,      mean,         variance,
+                b->param[0].exact, b->param[1].exact, .eps = d->eps};
     s->width = b->in->shape.dim[b->in->shape.dims - 1];
     s->rows = weir_shape_count(&b->in->shape, INT64_MAX) / s->width;
-    return weir_bind_loop(b, WEIR_BACK_WEIGHTS, run_sums, s, (weir_mem *[]){b->in->data, b->out->grad, NULL});
+    return weir_bind_loop(b, WEIR_BACK_WEIGHTS, run_sums, s,
+                          (weir_mem *[]){b->in->data, b->out->grad, NULL});
 }
 
 /* Where the library leaves gradients of the weights: in exact mode nobody looks. */
@@ -80,8 +87,8 @@ static weir_err find_gradients(const weir_bind *b, weir_mem *grad[2])
 
 /* ---- the plan ---- */
 
-static weir_err bind_back(const weir_bind *b, const weir_norm_desc *s, const weir_op *forward, weir_mem *mean, weir_mem *variance,
-                          const weir_layout *stats)
+static weir_err bind_back(const weir_bind *b, const weir_norm_desc *s, const weir_op *forward,
+                          weir_mem *mean, weir_mem *variance, const weir_layout *stats)
 {
     const weir_act *in = b->in, *out = b->out;
     const weir_param *w = b->param;
@@ -94,11 +101,12 @@ static weir_err bind_back(const weir_bind *b, const weir_norm_desc *s, const wei
     if (b->exact) /* first: the op may write over what it reads */
         WEIR_TRY(bind_exact(b, s, mean, variance));
     WEIR_TRY(weir_dnn_layernorm(b->dnn, WEIR_DO_BACK_DATA, s, forward, &op));
-    weir_use use[] = {{WEIR_ARG_SRC, in->data, in->layout},      {WEIR_ARG_MEAN, mean, stats},
-                      {WEIR_ARG_VARIANCE, variance, stats},      {WEIR_ARG_DIFF_DST, out->grad, out->layout},
-                      {WEIR_ARG_SCALE, w[0].data, w[0].plain},   {WEIR_ARG_SHIFT, w[1].data, w[1].plain},
-                      {WEIR_ARG_DIFF_SRC, dx, in->layout},       {WEIR_ARG_DIFF_SCALE, grad[0], w[0].plain},
-                      {WEIR_ARG_DIFF_SHIFT, grad[1], w[1].plain}};
+    weir_use use[] = {
+        {WEIR_ARG_SRC, in->data, in->layout},      {WEIR_ARG_MEAN, mean, stats},
+        {WEIR_ARG_VARIANCE, variance, stats},      {WEIR_ARG_DIFF_DST, out->grad, out->layout},
+        {WEIR_ARG_SCALE, w[0].data, w[0].plain},   {WEIR_ARG_SHIFT, w[1].data, w[1].plain},
+        {WEIR_ARG_DIFF_SRC, dx, in->layout},       {WEIR_ARG_DIFF_SCALE, grad[0], w[0].plain},
+        {WEIR_ARG_DIFF_SHIFT, grad[1], w[1].plain}};
     return weir_bind_op(b, WEIR_BACK_WEIGHTS, op, use, 9);
 }
 
@@ -126,7 +134,8 @@ static weir_err bind_layernorm(void *self, const weir_bind *b)
 }
 
 const weir_layer weir_layer_layernorm = {
-    .plug = {"layernorm", "rows of the last dimension to mean 0 and variance 1, scaled and shifted", sizeof(layernorm), options},
+    .plug = {"layernorm", "rows of the last dimension to mean 0 and variance 1, scaled and shifted",
+             sizeof(layernorm), options},
     .plain = true,
     .exact = true,
     .shape = shape,

@@ -1,20 +1,22 @@
-/* lstm.c - long short-term memory: one or several on top of each other, over the places of a window, with the state carried from
- * window to window of a stream. Weights are as PyTorch has them (gates i, f, g, o), but for one bias vector where it has two. */
+/* lstm.c - long short-term memory: one or several on top of each other, over the places of a
+ * window, with the state carried from window to window of a stream. Weights are as PyTorch has them
+ * (gates i, f, g, o), but for one bias vector where it has two. */
 #include "nn/lstm.h"
 #include "nn/kernels.h"
 #include <math.h>
 #include <string.h>
 
-static const weir_opt options[] = {
-    {"out", WEIR_OPT_INT, offsetof(weir_lstm, out), NULL, "how many cells, and outputs", 1, 1 << 24, NULL, false, false},
-    {"layers", WEIR_OPT_INT, offsetof(weir_lstm, layers), "1", "so many on top of each other", 1, WEIR_LSTM_LEVELS, NULL, false,
-     false},
-    {0}};
+static const weir_opt options[] = {{"out", WEIR_OPT_INT, offsetof(weir_lstm, out), NULL,
+                                    "how many cells, and outputs", 1, 1 << 24, NULL, false, false},
+                                   {"layers", WEIR_OPT_INT, offsetof(weir_lstm, layers), "1",
+                                    "so many on top of each other", 1, WEIR_LSTM_LEVELS, NULL,
+                                    false, false},
+                                   {0}};
 
 /* ---- shapes ---- */
 
-static weir_err shape(void *self, const weir_model_input *input, const weir_shape *in, weir_shape *out, weir_weights *w,
-                      int *weights)
+static weir_err shape(void *self, const weir_model_input *input, const weir_shape *in,
+                      weir_shape *out, weir_weights *w, int *weights)
 {
     static const char *const name[WEIR_LSTM_LEVELS][3] = {
         {"weight_ih_l0", "weight_hh_l0", "bias_l0"}, {"weight_ih_l1", "weight_hh_l1", "bias_l1"},
@@ -26,13 +28,18 @@ static weir_err shape(void *self, const weir_model_input *input, const weir_shap
 
     (void)input;
     if (in->dims != 3)
-        return weir_fail(WEIR_INVALID, "lstm needs rows of numbers, place by place, and not %d dimensions a sample",
-                         in->dims - 1);
+        return weir_fail(
+            WEIR_INVALID,
+            "lstm needs rows of numbers, place by place, and not %d dimensions a sample",
+            in->dims - 1);
     *out = *in;
     out->dim[2] = l->out;
     *weights = (int)(3 * l->layers);
     for (int k = 0; k < l->layers; k++, w += 3) {
-        w[0] = (weir_weights){name[k][0], {2, {4 * l->out, k ? l->out : in->dim[2]}}, true, bound, 0, false, 0};
+        w[0] = (weir_weights){name[k][0], {2, {4 * l->out, k ? l->out : in->dim[2]}},
+                              true,       bound,
+                              0,          false,
+                              0};
         w[1] = (weir_weights){name[k][1], {2, {4 * l->out, l->out}}, true, bound, 0, false, 0};
         /* as far spread as the sum of two */
         w[2] = (weir_weights){name[k][2], {1, {4 * l->out}}, false, bound * sqrtf(2), 0, false, 0};
@@ -72,7 +79,8 @@ static weir_err make_streams(weir_lstm *l, weir_arena *arena, uint64_t count, ui
     return WEIR_OK;
 }
 
-static weir_err streams(void *self, weir_arena *arena, uint64_t first, uint64_t count, uint64_t total)
+static weir_err streams(void *self, weir_arena *arena, uint64_t first, uint64_t count,
+                        uint64_t total)
 {
     weir_lstm *l = self;
 
@@ -113,7 +121,8 @@ static weir_err state(void *self, weir_io *io)
     weir_lstm *l = self;
     size_t n = per_stream(l);
 
-    return weir_io_range(io, "carried", l->now, l->first * n, l->count * n, l->total * n, WEIR_KEEP_STREAM);
+    return weir_io_range(io, "carried", l->now, l->first * n, l->count * n, l->total * n,
+                         WEIR_KEEP_STREAM);
 }
 
 /* ---- the plan ---- */
@@ -136,7 +145,8 @@ typedef struct level {
 static weir_err bind_mems(const weir_bind *b, level *v)
 {
     weir_lstm_bound *s = v->loop;
-    size_t row = (size_t)s->self->out * sizeof(float), n = (size_t)s->n, rows = n * (size_t)s->length;
+    size_t row = (size_t)s->self->out * sizeof(float), n = (size_t)s->n,
+           rows = n * (size_t)s->length;
 
     WEIR_TRY(weir_bind_mem(b, 4 * rows * row, &s->gates));
     WEIR_TRY(weir_bind_mem(b, rows * row, &s->c));
@@ -197,7 +207,8 @@ static weir_err bind_data(const weir_bind *b, weir_when when, level *v)
 static weir_err make_level(weir_lstm *l, const weir_bind *b, int k, level *v)
 {
     weir_lstm_bound *s = WEIR_NEW(b->arena, weir_lstm_bound, 1);
-    int64_t n = b->in->shape.dim[0], length = b->in->shape.dim[1], rows = n * length, in = k ? l->out : b->in->shape.dim[2];
+    int64_t n = b->in->shape.dim[0], length = b->in->shape.dim[1], rows = n * length,
+            in = k ? l->out : b->in->shape.dim[2];
     bool top = k == l->layers - 1;
 
     if (!s)
@@ -207,7 +218,8 @@ static weir_err make_level(weir_lstm *l, const weir_bind *b, int k, level *v)
     v->state = (weir_dense_desc){.rows = rows, .in = l->out, .out = 4 * l->out};
     v->x = k ? v[-1].loop->y : b->in->data;
     v->dx = k ? v[-1].loop->dy : b->in->grad;
-    *s = (weir_lstm_bound){.self = l, .run = b->run, .level = k, .n = n, .length = length, .weight = v->param[1].data};
+    *s = (weir_lstm_bound){
+        .self = l, .run = b->run, .level = k, .n = n, .length = length, .weight = v->param[1].data};
     WEIR_TRY(as_rows(b, rows, in, &v->in));
     WEIR_TRY(as_rows(b, rows, l->out, &v->out));
     WEIR_TRY(as_rows(b, rows, 4 * l->out, &v->wide));
@@ -227,7 +239,8 @@ static weir_err make_units(weir_lstm *l, weir_arena *arena)
 
     for (int k = 0; k < l->layers; k++) {
         weir_lstm_level *v = &l->level[k];
-        if (!v->ahead && (!(v->ahead = WEIR_NEW(arena, float, floats)) || !(v->back = WEIR_NEW(arena, float, floats))))
+        if (!v->ahead && (!(v->ahead = WEIR_NEW(arena, float, floats)) ||
+                          !(v->back = WEIR_NEW(arena, float, floats))))
             return weir_fail_nomem(floats * sizeof(float));
     }
     return WEIR_OK;
@@ -256,8 +269,9 @@ static weir_err bind_lstm(void *self, const weir_bind *b)
 }
 
 const weir_layer weir_layer_lstm = {
-    .plug = {"lstm", "long short-term memory over the places of a window, its state carried to the next", sizeof(weir_lstm),
-             options},
+    .plug = {"lstm",
+             "long short-term memory over the places of a window, its state carried to the next",
+             sizeof(weir_lstm), options},
     .plain = true,
     .shape = shape,
     .bind = bind_lstm,

@@ -1,9 +1,11 @@
-/* lstm.h - what lstm.c (shapes, plan, carried state) and lstm_run.c (the loop over time) share; nobody else includes it.
+/* lstm.h - what lstm.c (shapes, plan, carried state) and lstm_run.c (the loop over time) share;
+ * nobody else includes it.
  *
- * Rows are (sample, time), as everywhere. What the input adds to the gates is one large product of all rows, before the loop over
- * time; so are the gradients of input and weights, behind it. In the loop only h W_hh' is left: its weights are kept a second and
- * a third time in units of 16 columns, for forward with the four gates of 16 cells side by side, so that a thread computes the
- * gates of its cells and then those cells, without waiting for others. */
+ * Rows are (sample, time), as everywhere. What the input adds to the gates is one large product of
+ * all rows, before the loop over time; so are the gradients of input and weights, behind it. In the
+ * loop only h W_hh' is left: its weights are kept a second and a third time in units of 16 columns,
+ * for forward with the four gates of 16 cells side by side, so that a thread computes the gates of
+ * its cells and then those cells, without waiting for others. */
 #ifndef WEIR_NN_LSTM_H
 #define WEIR_NN_LSTM_H
 #include "nn/layer.h"

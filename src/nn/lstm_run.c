@@ -70,9 +70,11 @@ static weir_err check_streams(const weir_lstm_bound *b)
     const weir_pass *pass = &b->run->pass;
 
     if (!has_streams(b) && (l->told || !pass->fresh))
-        return weir_fail(WEIR_FAILED, "a batch of %lld streams from number %llu on, and this worker has %llu from %llu on",
-                         (long long)b->n, (unsigned long long)pass->first, (unsigned long long)l->count,
-                         (unsigned long long)l->first);
+        return weir_fail(
+            WEIR_FAILED,
+            "a batch of %lld streams from number %llu on, and this worker has %llu from %llu on",
+            (long long)b->n, (unsigned long long)pass->first, (unsigned long long)l->count,
+            (unsigned long long)l->first);
     if (!b->level && !pass->micro)
         memset(l->wrote, 0, l->count * sizeof *l->wrote);
     return WEIR_OK;
@@ -127,11 +129,20 @@ static void forward_tile(const weir_lstm_bound *b, int64_t u, int64_t r, int64_t
     const int64_t w = b->self->out, t = b->t, at = u * WEIR_UNIT, row = r * b->length + t;
     const float *weight = b->self->level[b->level].ahead + u * 4 * w * WEIR_UNIT;
     _Alignas(64) float sum[CHUNK * 4 * WEIR_UNIT];
-    float *turns = b->turns->at, *now = turns + t % 2 * b->n * w, *next = turns + (t + 1) % 2 * b->n * w;
+    float *turns = b->turns->at, *now = turns + t % 2 * b->n * w,
+          *next = turns + (t + 1) % 2 * b->n * w;
 
-    kernels->product(&(weir_product){
-        rows, 4, w, {now + r * w, w, 1}, {weight, WEIR_UNIT, w * WEIR_UNIT}, {sum, 4 * WEIR_UNIT, WEIR_UNIT}, false});
-    weir_lstm_cells s = {.rows = rows, .cells = w - at < WEIR_UNIT ? w - at : WEIR_UNIT, .gap = w, .sum = sum};
+    kernels->product(&(weir_product){rows,
+                                     4,
+                                     w,
+                                     {now + r * w, w, 1},
+                                     {weight, WEIR_UNIT, w * WEIR_UNIT},
+                                     {sum, 4 * WEIR_UNIT, WEIR_UNIT},
+                                     false});
+    weir_lstm_cells s = {.rows = rows,
+                         .cells = w - at < WEIR_UNIT ? w - at : WEIR_UNIT,
+                         .gap = w,
+                         .sum = sum};
     s.gate = (float *)b->gates->at + row * 4 * w + at;
     s.gate_row = b->length * 4 * w;
     s.c = (float *)b->c->at + row * w + at;
@@ -168,8 +179,10 @@ weir_err weir_lstm_forward(void *arg)
 
 /* ---- backward ---- */
 
-/* What the gradients of the next step's gates are to h, for some units: unit by unit, rows WEIR_UNIT apart. */
-static void back_product(const weir_lstm_bound *b, int64_t u, int64_t units, int64_t r, int64_t rows, float *sum)
+/* What the gradients of the next step's gates are to h, for some units: unit by unit, rows
+ * WEIR_UNIT apart. */
+static void back_product(const weir_lstm_bound *b, int64_t u, int64_t units, int64_t r,
+                         int64_t rows, float *sum)
 {
     const int64_t w = b->self->out;
     const float *weight = b->self->level[b->level].back + u * 4 * w * WEIR_UNIT;
@@ -188,10 +201,14 @@ static void back_product(const weir_lstm_bound *b, int64_t u, int64_t units, int
                                                  false});
 }
 
-static void back_tile(const weir_lstm_bound *b, int64_t u, int64_t r, int64_t rows, const float *sum)
+static void back_tile(const weir_lstm_bound *b, int64_t u, int64_t r, int64_t rows,
+                      const float *sum)
 {
     const int64_t w = b->self->out, t = b->t, at = u * WEIR_UNIT, row = r * b->length + t;
-    weir_lstm_cells s = {.rows = rows, .cells = w - at < WEIR_UNIT ? w - at : WEIR_UNIT, .gap = w, .sum = sum};
+    weir_lstm_cells s = {.rows = rows,
+                         .cells = w - at < WEIR_UNIT ? w - at : WEIR_UNIT,
+                         .gap = w,
+                         .sum = sum};
 
     s.gate = (float *)b->gates->at + row * 4 * w + at;
     s.gate_row = b->length * 4 * w;

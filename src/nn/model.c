@@ -42,7 +42,8 @@ static weir_err make_stills(weir_model *m, weir_arena *arena)
     return WEIR_OK;
 }
 
-static weir_err read_graph(const weir_zoo_spec *s, const weir_model_input *in, weir_arena *arena, weir_graph **out)
+static weir_err read_graph(const weir_zoo_spec *s, const weir_model_input *in, weir_arena *arena,
+                           weir_graph **out)
 {
     char *text;
     size_t n;
@@ -54,7 +55,8 @@ static weir_err read_graph(const weir_zoo_spec *s, const weir_model_input *in, w
     return err;
 }
 
-weir_err weir_model_open(const char *spec, const weir_model_input *in, int room, weir_arena *arena, weir_model **out)
+weir_err weir_model_open(const char *spec, const weir_model_input *in, int room, weir_arena *arena,
+                         weir_model **out)
 {
     weir_model *m = WEIR_NEW(arena, weir_model, 1);
     weir_zoo_spec s;
@@ -95,8 +97,12 @@ const weir_tensor *weir_model_tensors(const weir_model *m, int *count)
 
 /* ---- the flat vectors ---- */
 
-/* Whether a layer's gradient is added to one that is there: of an earlier micro-batch, or of a layer with the same tensor. */
-static bool is_added(const weir_node *node, int k, bool adds) { return adds || (!k && node->later); }
+/* Whether a layer's gradient is added to one that is there: of an earlier micro-batch, or of a
+ * layer with the same tensor. */
+static bool is_added(const weir_node *node, int k, bool adds)
+{
+    return adds || (!k && node->later);
+}
 
 static void point_gradients(weir_model *m, bool adds)
 {
@@ -107,7 +113,8 @@ static void point_gradients(weir_model *m, bool adds)
         for (int k = 0; k < node->weights; k++) {
             const weir_tensor *t = &m->graph->tensor[node->tensor[k]];
             bool beside = is_added(node, k, adds);
-            weir_mem_point(weir_engine_param(&m->engine, node, k)->grad, beside ? spare : m->grad + t->at);
+            weir_mem_point(weir_engine_param(&m->engine, node, k)->grad,
+                           beside ? spare : m->grad + t->at);
             spare += beside ? (t->n + ALIGN - 1) / ALIGN * ALIGN : 0;
         }
     }
@@ -155,7 +162,8 @@ void weir_model_refresh(weir_model *m) { weir_engine_refresh(&m->engine); }
 
 /* ---- plans ---- */
 
-/* Makes the common block large enough; all plans move to it. What an unfinished pass left there is lost. */
+/* Makes the common block large enough; all plans move to it. What an unfinished pass left there is
+ * lost. */
 static weir_err grow_pool(weir_model *m, size_t bytes)
 {
     if (bytes > m->block_bytes) {
@@ -186,7 +194,8 @@ weir_err weir_model_prepare(weir_model *m, int n)
     weir_plan *p;
 
     if (n < 0 || n > m->room)
-        return weir_fail(WEIR_FAILED, "a batch of %d samples: the model was opened for up to %d", n, m->room);
+        return weir_fail(WEIR_FAILED, "a batch of %d samples: the model was opened for up to %d", n,
+                         m->room);
     if (!n || weir_model_plan(m, n))
         return WEIR_OK;
     WEIR_TRY(weir_plan_make(&m->engine, n, false, &p));
@@ -199,7 +208,8 @@ weir_err weir_model_prepare(weir_model *m, int n)
 
 /* ---- passes ---- */
 
-/* A training pass begins: running statistics go on from the micro-batch before, or from what was committed. */
+/* A training pass begins: running statistics go on from the micro-batch before, or from what was
+ * committed. */
 static void begin_still(weir_model *m, const weir_pass *pass)
 {
     if (!pass->micro || !m->changed)
@@ -222,14 +232,17 @@ static weir_err check_halt(const weir_model *m)
 {
     const weir_pass *pass = &m->engine.run.pass;
 
-    return pass->halt && pass->halt(pass->halt_arg) ? weir_fail(WEIR_LOST, "model %s: computing was stopped", m->name) : WEIR_OK;
+    return pass->halt && pass->halt(pass->halt_arg)
+               ? weir_fail(WEIR_LOST, "model %s: computing was stopped", m->name)
+               : WEIR_OK;
 }
 
 static weir_err run_forward(weir_model *m, weir_plan *p)
 {
     for (int i = 0; i < m->graph->nodes; i++) {
         WEIR_TRY(check_halt(m));
-        WEIR_TRY(p ? weir_stage_run(&p->stage[i], WEIR_FORWARD) : idle(m, &m->graph->node[i], WEIR_FORWARD));
+        WEIR_TRY(p ? weir_stage_run(&p->stage[i], WEIR_FORWARD)
+                   : idle(m, &m->graph->node[i], WEIR_FORWARD));
     }
     return WEIR_OK;
 }
@@ -242,7 +255,8 @@ static const void *find_input(const weir_model *m, const weir_model_batch *b)
     return !scored ? NULL : m->graph->input.tokens ? (const void *)b->token : b->x;
 }
 
-weir_err weir_model_forward(weir_model *m, const weir_model_batch *batch, const weir_pass *pass, weir_score *score)
+weir_err weir_model_forward(weir_model *m, const weir_model_batch *batch, const weir_pass *pass,
+                            weir_score *score)
 {
     const weir_score *got = &m->engine.run.score;
     weir_plan *p = NULL;
@@ -250,9 +264,11 @@ weir_err weir_model_forward(weir_model *m, const weir_model_batch *batch, const 
     m->last = NULL;
     m->empty = batch->n == 0;
     if (!m->param || (!m->empty && !find_input(m, batch)))
-        return weir_fail(WEIR_FAILED, "model %s: forward without parameters, inputs or labels", m->name);
+        return weir_fail(WEIR_FAILED, "model %s: forward without parameters, inputs or labels",
+                         m->name);
     WEIR_TRY(weir_model_prepare(m, batch->n));
-    m->engine.run = (weir_run){.batch = *batch, .pass = *pass, .sum = m->sum, .sum_arg = m->sum_arg};
+    m->engine.run =
+        (weir_run){.batch = *batch, .pass = *pass, .sum = m->sum, .sum_arg = m->sum_arg};
     if ((p = weir_model_plan(m, batch->n)))
         weir_mem_point(p->input.data, (void *)(uintptr_t)find_input(m, batch));
     if (pass->training)
@@ -271,16 +287,19 @@ static void add_gradients(weir_model *m, const weir_node *node, bool adds)
     for (int k = 0; k < node->weights; k++) {
         const weir_tensor *t = &m->graph->tensor[node->tensor[k]];
         if (is_added(node, k, adds))
-            weir_vec_best()->add(m->grad + t->at, weir_engine_param(&m->engine, node, k)->grad->at, t->n);
+            weir_vec_best()->add(m->grad + t->at, weir_engine_param(&m->engine, node, k)->grad->at,
+                                 t->n);
     }
 }
 
 /* One layer's part of backward; p NULL: there are no samples. */
-static weir_err back_node(weir_model *m, const weir_plan *p, int i, bool add, void (*ready)(void *, int), void *arg)
+static weir_err back_node(weir_model *m, const weir_plan *p, int i, bool add,
+                          void (*ready)(void *, int), void *arg)
 {
     const weir_node *node = &m->graph->node[i];
 
-    WEIR_TRY(p ? weir_stage_run(&p->stage[i], WEIR_BACK_WEIGHTS) : idle(m, node, WEIR_BACK_WEIGHTS));
+    WEIR_TRY(p ? weir_stage_run(&p->stage[i], WEIR_BACK_WEIGHTS)
+               : idle(m, node, WEIR_BACK_WEIGHTS));
     if (p && !m->exact)
         add_gradients(m, node, add);
     if (ready && node->ready >= 0)
@@ -288,12 +307,15 @@ static weir_err back_node(weir_model *m, const weir_plan *p, int i, bool add, vo
     return p ? weir_stage_run(&p->stage[i], WEIR_BACK_DATA) : idle(m, node, WEIR_BACK_DATA);
 }
 
-weir_err weir_model_backward(weir_model *m, float scale, bool add, void (*ready)(void *arg, int k), void *arg)
+weir_err weir_model_backward(weir_model *m, float scale, bool add, void (*ready)(void *arg, int k),
+                             void *arg)
 {
     weir_plan *p = m->last;
 
     if (!m->grad || (!m->empty && !p) || !m->engine.run.pass.training)
-        return weir_fail(WEIR_FAILED, "model %s: backward without a training forward, or without a gradient", m->name);
+        return weir_fail(WEIR_FAILED,
+                         "model %s: backward without a training forward, or without a gradient",
+                         m->name);
     if (m->exact && !add)
         memset(m->exact, 0, m->graph->params * sizeof *m->exact);
     else if (!p && !add)

@@ -17,10 +17,11 @@ struct weir_model {
     weir_arena *pool; /* one block for the activations of all plans */
     void *block;
     size_t block_bytes;
-    float *spare;        /* a layer's gradients, before they are added to those that are there */
-    bool adds;           /* the gradient mems point to spare, not to grad */
-    float *still, *next; /* running statistics, as the last commit left them, and as this step will */
-    bool changed;        /* next is worth a commit */
+    float *spare; /* a layer's gradients, before they are added to those that are there */
+    bool adds;    /* the gradient mems point to spare, not to grad */
+    /* running statistics, as the last commit left them, and as this step will */
+    float *still, *next;
+    bool changed; /* next is worth a commit */
     weir_model_sum *sum;
     void *sum_arg;
 };

@@ -1,5 +1,5 @@
-/* model_state.c - what a model has besides parameters: exact sums, carried state, running statistics; and who is to blame for a
- * NaN. */
+/* model_state.c - what a model has besides parameters: exact sums, carried state, running
+ * statistics; and who is to blame for a NaN. */
 #include "core/vec.h"
 #include "nn/model_inside.h"
 #include <math.h>
@@ -16,11 +16,14 @@ weir_err weir_model_exact(weir_model *m, double *grad, bool alone)
     for (int i = 0; i < m->graph->nodes; i++) {
         const weir_node *n = &m->graph->node[i];
         if (n->weights && !n->layer->exact)
-            return weir_fail(WEIR_MISFIT, "layer %s of %s has no exact sums, as no %s layer has: train it without --exact",
-                             n->name, m->name, n->layer->plug.name);
+            return weir_fail(
+                WEIR_MISFIT,
+                "layer %s of %s has no exact sums, as no %s layer has: train it without --exact",
+                n->name, m->name, n->layer->plug.name);
         if (!alone && n->layer->mixes && n->layer->mixes(n->self))
             return weir_fail(WEIR_MISFIT,
-                             "layer %s of %s looks at the samples of one worker only: exact sums over several need its sync=yes",
+                             "layer %s of %s looks at the samples of one worker only: exact sums "
+                             "over several need its sync=yes",
                              n->name, m->name);
     }
     WEIR_TRY(weir_engine_exact(&m->engine));
@@ -39,11 +42,13 @@ float *weir_model_still(const weir_model *m, size_t *n)
 weir_err weir_model_streams(weir_model *m, uint64_t first, uint64_t count, uint64_t total)
 {
     if (first > total || count > total - first)
-        return weir_fail(WEIR_FAILED, "streams %llu and %llu more of %llu", (unsigned long long)first, (unsigned long long)count,
+        return weir_fail(WEIR_FAILED, "streams %llu and %llu more of %llu",
+                         (unsigned long long)first, (unsigned long long)count,
                          (unsigned long long)total);
     for (int i = 0; i < m->graph->nodes; i++)
         if (m->graph->node[i].layer->streams)
-            WEIR_TRY(m->graph->node[i].layer->streams(m->graph->node[i].self, m->engine.arena, first, count, total));
+            WEIR_TRY(m->graph->node[i].layer->streams(m->graph->node[i].self, m->engine.arena,
+                                                      first, count, total));
     return WEIR_OK;
 }
 
@@ -60,8 +65,8 @@ void weir_model_commit(weir_model *m)
 weir_err weir_model_state(weir_model *m, weir_io *io)
 {
     for (int i = 0; i < m->graph->stills; i++)
-        WEIR_TRY(
-            weir_io_floats(io, m->graph->still[i].name, m->still + m->graph->still[i].at, m->graph->still[i].n, WEIR_KEEP_SAME));
+        WEIR_TRY(weir_io_floats(io, m->graph->still[i].name, m->still + m->graph->still[i].at,
+                                m->graph->still[i].n, WEIR_KEEP_SAME));
     for (int i = 0; i < m->graph->nodes; i++) {
         const weir_node *node = &m->graph->node[i];
         size_t mark;
@@ -76,9 +81,13 @@ weir_err weir_model_state(weir_model *m, weir_io *io)
     return WEIR_OK;
 }
 
-static bool all_finite(const weir_mem *m) { return weir_vec_best()->finite(m->at, m->bytes / sizeof(float)); }
+static bool all_finite(const weir_mem *m)
+{
+    return weir_vec_best()->finite(m->at, m->bytes / sizeof(float));
+}
 
-/* A relu makes 0 of a NaN (oneDNN's way), so a layer with one on its way out is known by its weights. */
+/* A relu makes 0 of a NaN (oneDNN's way), so a layer with one on its way out is known by its
+ * weights. */
 static bool stage_is_finite(const weir_model *m, const weir_stage *s)
 {
     for (int k = 0; k < s->node->weights; k++)
@@ -89,7 +98,8 @@ static bool stage_is_finite(const weir_model *m, const weir_stage *s)
     return s->out.data ? all_finite(s->out.data) : isfinite(m->engine.run.score.loss);
 }
 
-/* Memory is shared by lifetime, so an output is there only just after its layer has run: the forward pass runs once more. */
+/* Memory is shared by lifetime, so an output is there only just after its layer has run: the
+ * forward pass runs once more. */
 const char *weir_model_blame(weir_model *m)
 {
     weir_plan *p = m->empty ? NULL : weir_model_plan(m, m->engine.run.batch.n);

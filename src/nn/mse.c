@@ -8,18 +8,22 @@ typedef struct bound {
     int64_t n, targets;
 } bound;
 
-static weir_err shape(void *self, const weir_model_input *input, const weir_shape *in, weir_shape *out, weir_weights *w,
-                      int *weights)
+static weir_err shape(void *self, const weir_model_input *input, const weir_shape *in,
+                      weir_shape *out, weir_weights *w, int *weights)
 {
     (void)self, (void)w;
     if (input->kind != WEIR_SCORE_VALUES)
         return weir_fail(WEIR_MISFIT, "mse scores values, and the data gives %s",
                          input->kind == WEIR_SCORE_TOKENS ? "tokens" : "classes");
     if (in->dims != 2)
-        return weir_fail(WEIR_INVALID, "mse needs one row a sample, not %d dimensions: flatten makes one", in->dims - 1);
+        return weir_fail(WEIR_INVALID,
+                         "mse needs one row a sample, not %d dimensions: flatten makes one",
+                         in->dims - 1);
     if (in->dim[1] != input->classes)
-        return weir_fail(WEIR_INVALID, "the data has %lld targets, and %lld outputs reach mse: out=classes fits any data",
-                         (long long)input->classes, (long long)in->dim[1]);
+        return weir_fail(
+            WEIR_INVALID,
+            "the data has %lld targets, and %lld outputs reach mse: out=classes fits any data",
+            (long long)input->classes, (long long)in->dim[1]);
     *out = *in;
     *weights = 0;
     return WEIR_OK;
@@ -42,7 +46,8 @@ static weir_err forward(void *arg)
 static weir_err back(void *arg)
 {
     const bound *b = arg;
-    const float *y = b->y->at, *value = b->run->batch.value, scale = 2 * b->run->scale / (float)b->targets;
+    const float *y = b->y->at, *value = b->run->batch.value,
+                scale = 2 * b->run->scale / (float)b->targets;
     float *dy = b->dy->at;
 
     for (int64_t i = 0; i < b->n * b->targets; i++)
@@ -59,7 +64,8 @@ static weir_err bind_mse(void *self, const weir_bind *b)
         return weir_fail_nomem(sizeof *s);
     *s = (bound){b->run, b->in->data, b->in->grad, b->in->shape.dim[0], b->in->shape.dim[1]};
     WEIR_TRY(weir_bind_loop(b, WEIR_FORWARD, forward, s, (weir_mem *[]){s->y, NULL}));
-    return s->dy ? weir_bind_loop(b, WEIR_BACK_DATA, back, s, (weir_mem *[]){s->y, s->dy, NULL}) : WEIR_OK;
+    return s->dy ? weir_bind_loop(b, WEIR_BACK_DATA, back, s, (weir_mem *[]){s->y, s->dy, NULL})
+                 : WEIR_OK;
 }
 
 const weir_layer weir_layer_mse = {

@@ -1,4 +1,5 @@
-/* netfile.c - first the text becomes statements of words, then the statements are walked, and repeats unrolled. */
+/* netfile.c - first the text becomes statements of words, then the statements are walked, and
+ * repeats unrolled. */
 #include "nn/netfile.h"
 #include "core/hash.h"
 #include <ctype.h>
@@ -6,7 +7,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_WORDS = 24, MAX_WORD = 200, MAX_NAME = 96, MAX_LINES = 4096, MAX_TURNS = 65536, MAX_SIZES = 64, MAX_NEST = 8 };
+enum {
+    MAX_WORDS = 24,
+    MAX_WORD = 200,
+    MAX_NAME = 96,
+    MAX_LINES = 4096,
+    MAX_TURNS = 65536,
+    MAX_SIZES = 64,
+    MAX_NEST = 8
+};
 
 /* One line of the file. */
 typedef struct statement {
@@ -55,7 +64,8 @@ static weir_err split_line(const reader *r, char *text, statement *s)
         s->word[s->words++] = p;
         for (; *p && !strchr(" \t\r#", *p); p++)
             if (!isgraph((unsigned char)*p))
-                return fail_at(r, s, s->words - 1, "this word holds a byte that is not plain ASCII");
+                return fail_at(r, s, s->words - 1,
+                               "this word holds a byte that is not plain ASCII");
         if (p - s->word[s->words - 1] > MAX_WORD)
             return fail_at(r, s, s->words - 1, "this word is too long");
     }
@@ -76,7 +86,8 @@ static weir_err split_text(reader *r, const char *text, size_t n)
     int line = 1;
 
     if (count_lines(text, n) > 2 * MAX_LINES)
-        return weir_fail(WEIR_INVALID, "%s: a model file has at most %d lines", r->file->path, 2 * MAX_LINES);
+        return weir_fail(WEIR_INVALID, "%s: a model file has at most %d lines", r->file->path,
+                         2 * MAX_LINES);
     r->statement = WEIR_NEW(r->arena, statement, count_lines(text, n));
     if (!copy || !r->statement)
         return weir_fail_nomem(n);
@@ -88,8 +99,8 @@ static weir_err split_text(reader *r, const char *text, size_t n)
         *end = 0;
         *s = (statement){.line = line};
         if (memchr(p, 0, (size_t)(end - p)))
-            return weir_fail(WEIR_INVALID, "%s:%d:%d: a zero byte has no place in a model file", r->file->path, line,
-                             (int)strlen(p) + 1);
+            return weir_fail(WEIR_INVALID, "%s:%d:%d: a zero byte has no place in a model file",
+                             r->file->path, line, (int)strlen(p) + 1);
         WEIR_TRY(split_line(r, p, s));
         r->statements += s->words > 0;
     }
@@ -98,7 +109,8 @@ static weir_err split_text(reader *r, const char *text, size_t n)
 
 /* ---- values ---- */
 
-static weir_err evaluate(const reader *r, const statement *s, int word, const turn *t, int64_t *value)
+static weir_err evaluate(const reader *r, const statement *s, int word, const turn *t,
+                         int64_t *value)
 {
     weir_scope scope = {r->file->size, r->file->sizes, t->number};
     size_t at;
@@ -120,8 +132,8 @@ static bool put_turns(const char *word, const char *turns, char *text, size_t ro
     return n < room;
 }
 
-weir_err weir_netfile_value(const weir_netfile *f, const weir_net_line *l, const weir_net_option *o, bool whole_number,
-                            char *text, size_t room)
+weir_err weir_netfile_value(const weir_netfile *f, const weir_net_line *l, const weir_net_option *o,
+                            bool whole_number, char *text, size_t room)
 {
     weir_scope scope = {f->size, l->sizes, l->turn};
     int64_t value;
@@ -135,7 +147,8 @@ weir_err weir_netfile_value(const weir_netfile *f, const weir_net_line *l, const
         return WEIR_OK;
     }
     if (!put_turns(o->value, l->turns, text, room))
-        return weir_fail(WEIR_INVALID, "%s:%d:%d: this value is too long", f->path, l->line, o->value_col);
+        return weir_fail(WEIR_INVALID, "%s:%d:%d: this value is too long", f->path, l->line,
+                         o->value_col);
     return WEIR_OK;
 }
 
@@ -170,7 +183,8 @@ static weir_err change_size(const reader *r, weir_size *size, const char *value,
     size_t at;
 
     if (len >= MAX_WORD)
-        return weir_fail(WEIR_USAGE, "model %s: the value of %s is too long", r->file->path, size->name);
+        return weir_fail(WEIR_USAGE, "model %s: the value of %s is too long", r->file->path,
+                         size->name);
     snprintf(text, sizeof text, "%.*s", (int)len, value);
     if (weir_expr(text, &scope, &size->value, &at))
         return weir_fail_in(WEIR_USAGE, "model %s: %s=%.60s", r->file->path, size->name, text);
@@ -188,13 +202,15 @@ static weir_err size_line(reader *r, const statement *s, const turn *t)
     if (s->words != 3)
         return fail_at(r, s, 0, "a size has a name and a default: size NAME VALUE");
     if (!is_word(s->word[1], "_") || strlen(s->word[1]) >= MAX_NAME)
-        return fail_at(r, s, 1, "the name of a size is a letter with letters, digits and _ behind it");
+        return fail_at(r, s, 1,
+                       "the name of a size is a letter with letters, digits and _ behind it");
     if (r->file->sizes == MAX_SIZES)
         return fail_at(r, s, 0, "there are too many sizes");
     for (int i = 0; i < r->file->sizes; i++)
         if (!strcmp(r->file->size[i].name, s->word[1]))
             return fail_at(r, s, 1,
-                           i ? "this size is there already" : "classes is what the data brings: no size can have this name");
+                           i ? "this size is there already"
+                             : "classes is what the data brings: no size can have this name");
     size->name = s->word[1];
     WEIR_TRY(evaluate(r, s, 2, t, &size->value));
     if ((value = changed_value(r, size->name, &len)))
@@ -206,8 +222,8 @@ static weir_err size_line(reader *r, const statement *s, const turn *t)
 static bool has_size(const reader *r, const char *name, size_t len)
 {
     for (int i = 0; i < r->statements; i++)
-        if (r->statement[i].words > 1 && !strcmp(r->statement[i].word[0], "size") && strlen(r->statement[i].word[1]) == len &&
-            !strncmp(r->statement[i].word[1], name, len))
+        if (r->statement[i].words > 1 && !strcmp(r->statement[i].word[0], "size") &&
+            strlen(r->statement[i].word[1]) == len && !strncmp(r->statement[i].word[1], name, len))
             return true;
     return false;
 }
@@ -220,14 +236,16 @@ static weir_err check_changed(const reader *r)
 
     for (int i = 0; i < r->statements && n < sizeof known; i++)
         if (r->statement[i].words > 1 && !strcmp(r->statement[i].word[0], "size"))
-            n += (size_t)snprintf(known + n, sizeof known - n, "%s%s", n ? ", " : "", r->statement[i].word[1]);
+            n += (size_t)snprintf(known + n, sizeof known - n, "%s%s", n ? ", " : "",
+                                  r->statement[i].word[1]);
     for (const char *p = r->changed; p && *p; p += strcspn(p, ","), p += *p == ',') {
         size_t item = strcspn(p, ","), len = strcspn(p, "=,");
         if (len == item)
-            return weir_fail(WEIR_USAGE, "model %s: '%.*s' is not size=value", r->file->path, item > 60 ? 60 : (int)item, p);
+            return weir_fail(WEIR_USAGE, "model %s: '%.*s' is not size=value", r->file->path,
+                             item > 60 ? 60 : (int)item, p);
         if (!has_size(r, p, len))
-            return weir_fail(WEIR_USAGE, "model %s: there is no size '%.*s'; it has %s", r->file->path, len > 60 ? 60 : (int)len,
-                             p, n ? known : "none");
+            return weir_fail(WEIR_USAGE, "model %s: there is no size '%.*s'; it has %s",
+                             r->file->path, len > 60 ? 60 : (int)len, p, n ? known : "none");
     }
     return WEIR_OK;
 }
@@ -249,7 +267,8 @@ static weir_err split_options(const reader *r, const statement *s, int from, wei
         if (!(key = weir_copy_text(r->arena, word)))
             return weir_fail_nomem(strlen(word));
         key[equals - word] = 0;
-        o[i] = (weir_net_option){key, equals + 1, s->col[from + i], s->col[from + i] + (int)(equals - word) + 1};
+        o[i] = (weir_net_option){key, equals + 1, s->col[from + i],
+                                 s->col[from + i] + (int)(equals - word) + 1};
         for (int k = 0; k < i; k++)
             if (!strcmp(o[k].key, key))
                 return fail_at(r, s, from + i, "this option is there already");
@@ -259,7 +278,8 @@ static weir_err split_options(const reader *r, const statement *s, int from, wei
 }
 
 /* The name that the line gives, or the kind and its running number. */
-static weir_err name_layer(const reader *r, const statement *s, const turn *t, bool given, weir_net_line *l)
+static weir_err name_layer(const reader *r, const statement *s, const turn *t, bool given,
+                           weir_net_line *l)
 {
     char name[MAX_NAME];
     uint64_t kind = l->kind_hash = weir_hash(s->word[0], strlen(s->word[0]), 0);
@@ -270,14 +290,15 @@ static weir_err name_layer(const reader *r, const statement *s, const turn *t, b
     if (!given)
         snprintf(name, sizeof name, "%.60s%d", s->word[0], number);
     else if (!is_word(s->word[1], "_.-%") || !put_turns(s->word[1], t->numbers, name, sizeof name))
-        return fail_at(r, s, 1, "a name is a letter with letters, digits and _ . - behind it, and not long");
+        return fail_at(r, s, 1,
+                       "a name is a letter with letters, digits and _ . - behind it, and not long");
     if (strchr(name, '%'))
         return fail_at(r, s, 1, "% is the number of the turn, and only known inside a repeat");
     l->name_hash = weir_hash(name, strlen(name), 0);
     for (int i = 0; i < r->file->lines; i++)
         if (r->file->line[i].name_hash == l->name_hash && !strcmp(r->file->line[i].name, name))
-            return weir_fail(WEIR_INVALID, "%s:%d:%d: the name %s is that of line %d already%s", r->file->path, s->line,
-                             s->col[given], name, r->file->line[i].line,
+            return weir_fail(WEIR_INVALID, "%s:%d:%d: the name %s is that of line %d already%s",
+                             r->file->path, s->line, s->col[given], name, r->file->line[i].line,
                              t->number && given ? ": inside a repeat put a % into it" : "");
     return (l->name = weir_copy_text(r->arena, name)) ? WEIR_OK : weir_fail_nomem(sizeof name);
 }
@@ -292,7 +313,11 @@ static weir_err layer_line(reader *r, const statement *s, const turn *t)
         return fail_at(r, s, 0, "a line begins with a kind of layer, size, repeat, end or bench");
     if (r->file->lines == MAX_LINES)
         return fail_at(r, s, 0, "the model has too many layers");
-    *l = (weir_net_line){.kind = s->word[0], .line = s->line, .col = s->col[0], .turn = t->number, .turns = t->numbers};
+    *l = (weir_net_line){.kind = s->word[0],
+                         .line = s->line,
+                         .col = s->col[0],
+                         .turn = t->number,
+                         .turns = t->numbers};
     l->sizes = r->file->sizes;
     WEIR_TRY(name_layer(r, s, t, given, l));
     WEIR_TRY(split_options(r, s, 1 + given, &option));
@@ -305,7 +330,8 @@ static weir_err layer_line(reader *r, const statement *s, const turn *t)
 static weir_err bench_line(reader *r, const statement *s, const turn *t)
 {
     if (s->words != 2 || t->number || r->file->bench)
-        return fail_at(r, s, 0, "one line, outside of repeats, says what to bench with: bench DATA");
+        return fail_at(r, s, 0,
+                       "one line, outside of repeats, says what to bench with: bench DATA");
     r->file->bench = s->word[1];
     return WEIR_OK;
 }
@@ -350,8 +376,8 @@ static weir_err repeat(reader *r, int at, int end, const turn *outer)
     for (int64_t k = 1; k <= times; k++) {
         char numbers[MAX_NAME];
         turn t = {.number = k, .nest = outer->nest + 1};
-        snprintf(numbers, sizeof numbers, "%s%s%lld", outer->numbers ? outer->numbers : "", outer->numbers ? "." : "",
-                 (long long)k);
+        snprintf(numbers, sizeof numbers, "%s%s%lld", outer->numbers ? outer->numbers : "",
+                 outer->numbers ? "." : "", (long long)k);
         if (++r->turns > MAX_TURNS)
             return fail_at(r, s, 1, "repeats run too many times");
         if (!(t.numbers = weir_copy_text(r->arena, numbers)))
@@ -381,13 +407,14 @@ static weir_err walk(reader *r, int from, int to, const turn *t)
     return WEIR_OK;
 }
 
-weir_err weir_netfile_read(const char *path, const char *text, size_t n, const char *changed, int64_t classes, weir_arena *arena,
-                           weir_netfile **out)
+weir_err weir_netfile_read(const char *path, const char *text, size_t n, const char *changed,
+                           int64_t classes, weir_arena *arena, weir_netfile **out)
 {
     weir_netfile *f = WEIR_NEW(arena, weir_netfile, 1);
     reader r = {.file = f, .arena = arena, .changed = changed};
 
-    if (!f || !(f->path = weir_copy_text(arena, path)) || !(f->size = WEIR_NEW(arena, weir_size, MAX_SIZES)) ||
+    if (!f || !(f->path = weir_copy_text(arena, path)) ||
+        !(f->size = WEIR_NEW(arena, weir_size, MAX_SIZES)) ||
         !(f->line = WEIR_NEW(arena, weir_net_line, MAX_LINES)))
         return weir_fail_nomem(MAX_LINES * sizeof *f->line);
     f->size[f->sizes++] = (weir_size){"classes", classes};

@@ -5,13 +5,14 @@
  *   size hidden 1024              a size, with its default: changed by NAME:hidden=512
  *   repeat 2                      what follows, up to `end`, so many times; repeats nest
  *   dense block%.up out=4*hidden  kind, name (default: kind and running number), options
- *   add block%.sum from=block%.in a layer reads the line before, or what its from= names; add reads both
- *   end
+ *   add block%.sum from=block%.in a layer reads the line before, or what its from= names; add reads
+ * both end
  *
- * % in names and words is the number of the turn, from 1; in nested repeats all of them, outermost first, joined by dots. In
- * expressions it is the innermost. Options that are whole numbers are expressions (expr.h) over the sizes above the line and
- * `classes`, which the data brings; so are yes and no, where 0 is no. This file knows no kinds of layers:
- * graph.c does. Text is hostile; errors name file, line and column. */
+ * % in names and words is the number of the turn, from 1; in nested repeats all of them, outermost
+ * first, joined by dots. In expressions it is the innermost. Options that are whole numbers are
+ * expressions (expr.h) over the sizes above the line and `classes`, which the data brings; so are
+ * yes and no, where 0 is no. This file knows no kinds of layers: graph.c does. Text is hostile;
+ * errors name file, line and column. */
 #ifndef WEIR_NN_NETFILE_H
 #define WEIR_NN_NETFILE_H
 #include "core/arena.h"
@@ -44,12 +45,14 @@ typedef struct weir_netfile {
     int sizes;
 } weir_netfile;
 
-/* `changed`: "hidden=512,depth=3" or NULL. A size in it that the file does not have is WEIR_USAGE, and lists those it has. */
-weir_err weir_netfile_read(const char *path, const char *text, size_t n, const char *changed, int64_t classes, weir_arena *,
-                           weir_netfile **);
-/* An option's value as the layer's option table wants it: the expression's value, or the word with % put in. */
-weir_err weir_netfile_value(const weir_netfile *, const weir_net_line *, const weir_net_option *, bool whole_number, char *text,
-                            size_t room);
+/* `changed`: "hidden=512,depth=3" or NULL. A size in it that the file does not have is WEIR_USAGE,
+ * and lists those it has. */
+weir_err weir_netfile_read(const char *path, const char *text, size_t n, const char *changed,
+                           int64_t classes, weir_arena *, weir_netfile **);
+/* An option's value as the layer's option table wants it: the expression's value, or the word with
+ * % put in. */
+weir_err weir_netfile_value(const weir_netfile *, const weir_net_line *, const weir_net_option *,
+                            bool whole_number, char *text, size_t room);
 /* Puts "path:line:col" in front of the sentence that is there. */
 weir_err weir_netfile_at(const weir_netfile *, weir_err, int line, int col);
 #endif

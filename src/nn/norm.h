@@ -1,5 +1,6 @@
-/* norm.h - the loops of batch norm over one piece: some channels of one sample, lane by lane. Compiled for each instruction set,
- * as core/vec.h is; with few bits lost: sums are taken of at most 32 floats, then in double. */
+/* norm.h - the loops of batch norm over one piece: some channels of one sample, lane by lane.
+ * Compiled for each instruction set, as core/vec.h is; with few bits lost: sums are taken of at
+ * most 32 floats, then in double. */
 #ifndef WEIR_NN_NORM_H
 #define WEIR_NN_NORM_H
 #include <stdbool.h>
@@ -12,7 +13,8 @@ typedef struct weir_norm_piece {
     bool relu;
     const float *x, *dy;
     float *y, *dx;
-    /* By lane. y = (x - mean) * a + b, or 0 where a relu follows and that is negative: dy counts as 0 there too. */
+    /* By lane. y = (x - mean) * a + b, or 0 where a relu follows and that is negative: dy counts as
+     * 0 there too. */
     const float *mean, *a, *b;
     const float *by_dy, *by_x, *rest; /* dx = by_dy * dy + by_x * (x - mean) + rest */
     double *sum;                      /* two rows of lanes */

@@ -1,6 +1,6 @@
-/* norm_body.h - the text of the loops of norm.h, compiled once for each instruction set. The file that includes it defines
- * WEIR_NORM, the table's symbol. Forward and backward must agree on where a relu lets through: both have the same text, and
- * nothing is contracted. */
+/* norm_body.h - the text of the loops of norm.h, compiled once for each instruction set. The file
+ * that includes it defines WEIR_NORM, the table's symbol. Forward and backward must agree on where
+ * a relu lets through: both have the same text, and nothing is contracted. */
 #include "nn/norm.h"
 
 #ifdef __clang__ /* builds with little optimisation leave loops as they are: no reason to stop */

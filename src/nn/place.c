@@ -1,4 +1,5 @@
-/* place.c - sharing memory by lifetime: largest first, each at the lowest place that nothing alive at the same time occupies. */
+/* place.c - sharing memory by lifetime: largest first, each at the lowest place that nothing alive
+ * at the same time occupies. */
 #include "nn/plan.h"
 #include <stdlib.h>
 
@@ -17,7 +18,8 @@ static int by_size(const void *a, const void *b)
 
     if (padded(x) != padded(y))
         return padded(x) > padded(y) ? -1 : 1;
-    return x->first != y->first ? (x->first > y->first) - (x->first < y->first) : (x->last > y->last) - (x->last < y->last);
+    return x->first != y->first ? (x->first > y->first) - (x->first < y->first)
+                                : (x->last > y->last) - (x->last < y->last);
 }
 
 static int by_offset(const void *a, const void *b)
@@ -27,7 +29,10 @@ static int by_offset(const void *a, const void *b)
     return (x->offset > y->offset) - (x->offset < y->offset);
 }
 
-static bool meet(const weir_mem *a, const weir_mem *b) { return a->first <= b->last && b->first <= a->last; }
+static bool meet(const weir_mem *a, const weir_mem *b)
+{
+    return a->first <= b->last && b->first <= a->last;
+}
 
 /* `placed` is sorted by offset: the first gap between those that live when m does. */
 static size_t lowest_gap(weir_mem *const *placed, size_t n, const weir_mem *m)

@@ -48,14 +48,18 @@ const weir_param *weir_engine_param(const weir_engine *e, const weir_node *n, in
     return k < n->weights ? &e->param[n->tensor[k]] : &e->still[n->tensor[k]];
 }
 
-void weir_engine_params(const weir_engine *e, const weir_node *n, weir_param param[WEIR_LAYER_WEIGHTS])
+void weir_engine_params(const weir_engine *e, const weir_node *n,
+                        weir_param param[WEIR_LAYER_WEIGHTS])
 {
     memset(param, 0, WEIR_LAYER_WEIGHTS * sizeof *param);
     for (int k = 0; k < n->weights + n->stills; k++)
         param[k] = *weir_engine_param(e, n, k);
 }
 
-weir_err weir_run_sum(const weir_run *r, double *x, size_t n) { return r->sum ? r->sum(r->sum_arg, x, n) : WEIR_OK; }
+weir_err weir_run_sum(const weir_run *r, double *x, size_t n)
+{
+    return r->sum ? r->sum(r->sum_arg, x, n) : WEIR_OK;
+}
 
 void weir_engine_close(weir_engine *e)
 {
@@ -107,12 +111,14 @@ static bool takes_relu(const weir_graph *g, int i)
 {
     const weir_node *n = &g->node[i];
 
-    return i != WEIR_INPUT && n->layer->does_relu && n->readers == 1 && g->node[n->last].layer->relu;
+    return i != WEIR_INPUT && n->layer->does_relu && n->readers == 1 &&
+           g->node[n->last].layer->relu;
 }
 
-/* An input as the layer is to see it: in the layout that it wants (NULL: any), and with a gradient of its own where that of a
- * later reader is there already. */
-static weir_err open_view(const weir_bind *b, const weir_act *in, bool last, const weir_layout *wanted, weir_act *view)
+/* An input as the layer is to see it: in the layout that it wants (NULL: any), and with a gradient
+ * of its own where that of a later reader is there already. */
+static weir_err open_view(const weir_bind *b, const weir_act *in, bool last,
+                          const weir_layout *wanted, weir_act *view)
 {
     bool moves = wanted && !weir_layout_same(wanted, in->layout);
 
@@ -120,7 +126,8 @@ static weir_err open_view(const weir_bind *b, const weir_act *in, bool last, con
     if (moves) {
         *view = (weir_act){.shape = in->shape, .layout = wanted, .yields = true};
         WEIR_TRY(weir_bind_mem(b, weir_layout_bytes(wanted), &view->data));
-        WEIR_TRY(weir_bind_reorder(b, WEIR_FORWARD, &(weir_use){0, in->data, in->layout}, &(weir_use){0, view->data, wanted}));
+        WEIR_TRY(weir_bind_reorder(b, WEIR_FORWARD, &(weir_use){0, in->data, in->layout},
+                                   &(weir_use){0, view->data, wanted}));
     }
     if (!in->grad || (last && !moves))
         return WEIR_OK;
@@ -128,8 +135,8 @@ static weir_err open_view(const weir_bind *b, const weir_act *in, bool last, con
     return weir_bind_mem(b, weir_layout_bytes(view->layout), &view->grad);
 }
 
-/* Behind the layer's own steps: its gradient becomes the input's, or is added to it. Backward runs from the last reader to the
- * first, so the last one's comes first. */
+/* Behind the layer's own steps: its gradient becomes the input's, or is added to it. Backward runs
+ * from the last reader to the first, so the last one's comes first. */
 static weir_err close_view(const weir_bind *b, const weir_act *in, bool last, const weir_act *view)
 {
     weir_use from = {0, view->grad, view->layout}, to = {0, in->grad, in->layout};

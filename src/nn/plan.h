@@ -1,5 +1,5 @@
-/* plan.h - the steps and the memory of one batch size. All plans of a model share one block of memory, as only one runs at a
- * time. */
+/* plan.h - the steps and the memory of one batch size. All plans of a model share one block of
+ * memory, as only one runs at a time. */
 #ifndef WEIR_NN_PLAN_H
 #define WEIR_NN_PLAN_H
 #include "nn/graph.h"
@@ -11,7 +11,8 @@ typedef struct weir_engine {
     weir_dnn *dnn;
     weir_param *param; /* one a tensor of the graph */
     weir_param *still; /* one a still */
-    weir_param *tied;  /* one a node: its first tensor where that is another's too, with a gradient of its own */
+    /* one a node: its first tensor where that is another's too, with a gradient of its own */
+    weir_param *tied;
     bool exact;
     weir_run run;
 } weir_engine;
@@ -55,15 +56,18 @@ typedef struct weir_plan {
 
 weir_err weir_engine_open(const weir_graph *, weir_arena *, weir_engine *);
 void weir_engine_close(weir_engine *);
-/* Before the first plan: gradients are summed in double, see weir_model_exact. Their mems are made, and pointed by the caller. */
+/* Before the first plan: gradients are summed in double, see weir_model_exact. Their mems are made,
+ * and pointed by the caller. */
 weir_err weir_engine_exact(weir_engine *);
 /* The parameters have changed: copies in other layouts are stale. */
 void weir_engine_refresh(weir_engine *);
 /* Those of a node, in the order in which its layer declared them. */
 const weir_param *weir_engine_param(const weir_engine *, const weir_node *, int k);
-void weir_engine_params(const weir_engine *, const weir_node *, weir_param param[WEIR_LAYER_WEIGHTS]);
+void weir_engine_params(const weir_engine *, const weir_node *,
+                        weir_param param[WEIR_LAYER_WEIGHTS]);
 
-/* input_grad: the gradient of the input is wanted too (tests; the first stage of a pipeline never does). */
+/* input_grad: the gradient of the input is wanted too (tests; the first stage of a pipeline never
+ * does). */
 weir_err weir_plan_make(weir_engine *, int n, bool input_grad, weir_plan **);
 /* Where its `bytes` of memory are, 64-byte aligned. */
 void weir_plan_settle(weir_plan *, void *base);
@@ -72,9 +76,10 @@ weir_err weir_stage_run(const weir_stage *, weir_when);
 /* bind.c: a reorder as a step; the args of the two are not looked at. */
 weir_err weir_bind_reorder(const weir_bind *, weir_when, const weir_use *from, const weir_use *to);
 
-/* Where an op finds or leaves what lies in another layout than the one `wanted`: before the op, a reorder where it reads. */
-weir_err weir_bind_stand_in(const weir_bind *, weir_when, const weir_op *, const weir_layout *wanted, const weir_use *,
-                            weir_use *other);
+/* Where an op finds or leaves what lies in another layout than the one `wanted`: before the op, a
+ * reorder where it reads. */
+weir_err weir_bind_stand_in(const weir_bind *, weir_when, const weir_op *,
+                            const weir_layout *wanted, const weir_use *, weir_use *other);
 
 /* place.c: offsets such that mems whose lifetimes meet do not overlap; returns the bytes needed. */
 weir_err weir_mems_place(weir_mem *list, size_t *bytes);

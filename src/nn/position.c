@@ -1,5 +1,6 @@
-/* position.c - adds a learned row of numbers to every place of a window, the same in every sample. The gradient passes as it is.
- */
+/* position.c - adds a learned row of numbers to every place of a window, the same in every sample.
+ * The gradient passes as it
+ * is. */
 #include "core/vec.h"
 #include "nn/exact.h"
 #include "nn/share.h"
@@ -10,13 +11,15 @@ typedef struct bound {
     int64_t samples, floats; /* of a sample */
 } bound;
 
-static weir_err shape(void *self, const weir_model_input *input, const weir_shape *in, weir_shape *out, weir_weights *w,
-                      int *weights)
+static weir_err shape(void *self, const weir_model_input *input, const weir_shape *in,
+                      weir_shape *out, weir_weights *w, int *weights)
 {
     (void)self, (void)input;
     if (in->dims != 3)
-        return weir_fail(WEIR_INVALID, "position needs rows of numbers, place by place, and not %d dimensions a sample",
-                         in->dims - 1);
+        return weir_fail(
+            WEIR_INVALID,
+            "position needs rows of numbers, place by place, and not %d dimensions a sample",
+            in->dims - 1);
     *out = *in;
     w[0] = (weir_weights){.name = "weight", .shape = {2, {in->dim[1], in->dim[2]}}, .decays = true};
     *weights = 1;
@@ -74,7 +77,8 @@ static weir_err bind_position(void *self, const weir_bind *b)
     if (!in->yields)
         WEIR_TRY(weir_bind_mem(b, weir_layout_bytes(in->layout), &out->data));
     WEIR_TRY(weir_bind_mem(b, weir_layout_bytes(in->layout), &out->grad));
-    *s = (bound){in->data, out->data, out->grad, b->param[0].data, b->param[0].grad, in->shape.dim[0], 0};
+    *s = (bound){in->data,         out->data,        out->grad, b->param[0].data,
+                 b->param[0].grad, in->shape.dim[0], 0};
     s->floats = in->shape.dim[1] * in->shape.dim[2];
     WEIR_TRY(weir_bind_loop(b, WEIR_FORWARD, forward, s, (weir_mem *[]){s->x, s->y, NULL}));
     WEIR_TRY(b->exact ? weir_exact_rows(b, b->param[0].exact, s->dy, s->samples, s->floats)

@@ -1,4 +1,5 @@
-/* relu.c - max(x, 0). Behind a layer that can do it on the way, only its backward is left to do, or nothing. */
+/* relu.c - max(x, 0). Behind a layer that can do it on the way, only its backward is left to do, or
+ * nothing. */
 #include "nn/layer.h"
 
 static weir_err bind_relu(void *self, const weir_bind *b)

@@ -1,5 +1,6 @@
-/* share.c - the door to OpenMP. Its functions are called by name: clang without its own runtime brings no omp.h, and with its own
- * would bring a second runtime beside the one that oneDNN runs on. */
+/* share.c - the door to OpenMP. Its functions are called by name: clang without its own runtime
+ * brings no omp.h, and with its own would bring a second runtime beside the one that oneDNN runs
+ * on. */
 #include "nn/share.h"
 #include <stdatomic.h>
 
@@ -9,7 +10,8 @@ extern int omp_get_thread_num(void);
 extern int omp_get_num_threads(void);
 extern void GOMP_parallel(void (*fn)(void *), void *arg, unsigned threads, unsigned flags);
 
-/* begun and ended say once more what the runtime's barriers say: tools that look for races do not see those. */
+/* begun and ended say once more what the runtime's barriers say: tools that look for races do not
+ * see those. */
 typedef struct loop {
     atomic_int begun, ended;
     int64_t n, grain;
@@ -21,7 +23,8 @@ static void run(void *arg)
 {
     loop *l = arg;
     atomic_load_explicit(&l->begun, memory_order_acquire);
-    int64_t grains = (l->n + l->grain - 1) / l->grain, p = omp_get_num_threads(), me = omp_get_thread_num();
+    int64_t grains = (l->n + l->grain - 1) / l->grain, p = omp_get_num_threads(),
+            me = omp_get_thread_num();
     int64_t from = grains * me / p * l->grain, to = grains * (me + 1) / p * l->grain;
 
     if (from < to)

@@ -1,12 +1,13 @@
-/* softmax.c - softmax and cross-entropy against one right class a sample, or a token at every place: the loss of classifiers and
- * language models. Forward reads each row once and keeps two numbers of it; backward makes the gradient of it, in its place where
- * it may. */
+/* softmax.c - softmax and cross-entropy against one right class a sample, or a token at every
+ * place: the loss of classifiers and language models. Forward reads each row once and keeps two
+ * numbers of it; backward makes the gradient of it, in its place where it may. */
 #include "nn/kernels.h"
 #include "nn/layer.h"
 #include "nn/share.h"
 #include <math.h>
 
-/* What forward keeps of a row: its largest value and the inverse of the sum of exponentials; and what it scores. */
+/* What forward keeps of a row: its largest value and the inverse of the sum of exponentials; and
+ * what it scores. */
 typedef struct row {
     float most, inverse;
     double loss;
@@ -23,25 +24,31 @@ typedef struct bound {
 static weir_err check_rows(const weir_model_input *input, const weir_shape *in)
 {
     if (input->kind == WEIR_SCORE_VALUES)
-        return weir_fail(WEIR_MISFIT, "softmax scores classes or tokens, and the data gives values");
+        return weir_fail(WEIR_MISFIT,
+                         "softmax scores classes or tokens, and the data gives values");
     if (input->kind == WEIR_SCORE_CLASSES && in->dims != 2)
-        return weir_fail(WEIR_INVALID, "softmax needs one row a sample, not %d dimensions: flatten makes one", in->dims - 1);
+        return weir_fail(WEIR_INVALID,
+                         "softmax needs one row a sample, not %d dimensions: flatten makes one",
+                         in->dims - 1);
     if (input->kind == WEIR_SCORE_TOKENS && (in->dims != 3 || in->dim[1] != input->dim[0]))
-        return weir_fail(WEIR_MISFIT, "the data gives %lld tokens a sample, and softmax gets no row for each",
+        return weir_fail(WEIR_MISFIT,
+                         "the data gives %lld tokens a sample, and softmax gets no row for each",
                          (long long)input->dim[0]);
     return WEIR_OK;
 }
 
-static weir_err shape(void *self, const weir_model_input *input, const weir_shape *in, weir_shape *out, weir_weights *w,
-                      int *weights)
+static weir_err shape(void *self, const weir_model_input *input, const weir_shape *in,
+                      weir_shape *out, weir_weights *w, int *weights)
 {
     int64_t classes = in->dim[in->dims - 1];
 
     (void)self, (void)w;
     WEIR_TRY(check_rows(input, in));
     if (classes != input->classes)
-        return weir_fail(WEIR_INVALID, "the data has %lld classes, and %lld outputs reach softmax: out=classes fits any data",
-                         (long long)input->classes, (long long)classes);
+        return weir_fail(
+            WEIR_INVALID,
+            "the data has %lld classes, and %lld outputs reach softmax: out=classes fits any data",
+            (long long)input->classes, (long long)classes);
     *out = *in;
     *weights = 0;
     return WEIR_OK;
@@ -73,8 +80,10 @@ static weir_err forward(void *arg)
 
     for (int64_t i = 0; i < b->n; i++)
         if (label[i] < 0 || label[i] >= b->classes)
-            return weir_fail(WEIR_INVALID, "row %lld of the batch has the label %d, and the model has %lld classes", (long long)i,
-                             label[i], (long long)b->classes);
+            return weir_fail(
+                WEIR_INVALID,
+                "row %lld of the batch has the label %d, and the model has %lld classes",
+                (long long)i, label[i], (long long)b->classes);
     weir_share(b->n, 4, score_rows, arg);
     for (int64_t i = 0; i < b->n; i++) {
         b->run->score.loss += r[i].loss;
@@ -112,7 +121,10 @@ static weir_err bind_softmax(void *self, const weir_bind *b)
     (void)self;
     if (!s)
         return weir_fail_nomem(sizeof *s);
-    *s = (bound){.run = b->run, .x = b->in->data, .dx = b->in->grad, .classes = b->in->shape.dim[b->in->shape.dims - 1]};
+    *s = (bound){.run = b->run,
+                 .x = b->in->data,
+                 .dx = b->in->grad,
+                 .classes = b->in->shape.dim[b->in->shape.dims - 1]};
     s->n = weir_shape_count(&b->in->shape, INT64_MAX) / s->classes;
     WEIR_TRY(weir_bind_mem(b, (size_t)s->n * sizeof(row), &s->row));
     WEIR_TRY(weir_bind_loop(b, WEIR_FORWARD, forward, s, (weir_mem *[]){s->x, s->row, NULL}));
@@ -124,7 +136,8 @@ static weir_err bind_softmax(void *self, const weir_bind *b)
 }
 
 const weir_layer weir_layer_softmax = {
-    .plug = {"softmax", "softmax and cross-entropy with the right class, or token: a loss", 0, NULL},
+    .plug = {"softmax", "softmax and cross-entropy with the right class, or token: a loss", 0,
+             NULL},
     .plain = true,
     .loss = true,
     .shape = shape,

@@ -1,4 +1,5 @@
-/* zoo.c - model files: beside the program (build tree, then installed), in the source tree, where they were to be installed. */
+/* zoo.c - model files: beside the program (build tree, then installed), in the source tree, where
+ * they were to be installed. */
 #include "nn/zoo.h"
 #include "core/file.h"
 #include "nn/model.h"
@@ -38,7 +39,10 @@ static bool folder(const struct place *p, char *path, size_t room)
 
 /* ---- what there is ---- */
 
-static int by_name(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
 
 static void add_folder(const char *path, char **name, int *names)
 {
@@ -82,8 +86,10 @@ static weir_err no_such(const char *wanted)
     for (int i = 0; i < names; free(name[i++]))
         if (n < sizeof known)
             n += (size_t)snprintf(known + n, sizeof known - n, "%s%s", i ? ", " : "", name[i]);
-    return weir_fail(WEIR_USAGE, "there is no model '%.100s'; there is %s; a model of your own is given as FILE.net", wanted,
-                     names ? known : "none");
+    return weir_fail(
+        WEIR_USAGE,
+        "there is no model '%.100s'; there is %s; a model of your own is given as FILE.net", wanted,
+        names ? known : "none");
 }
 
 /* ---- specs ---- */
@@ -104,7 +110,8 @@ static weir_err look_up(weir_zoo_spec *s, weir_arena *arena)
         if (!folder(&places[i], path, sizeof path))
             continue;
         n = strlen(path);
-        if ((size_t)snprintf(path + n, sizeof path - n, "/%s.net", s->name) < sizeof path - n && weir_path_exists(path))
+        if ((size_t)snprintf(path + n, sizeof path - n, "/%s.net", s->name) < sizeof path - n &&
+            weir_path_exists(path))
             return (s->path = weir_copy_text(arena, path)) ? WEIR_OK : weir_fail_nomem(n);
     }
     return no_such(s->name);
@@ -149,7 +156,10 @@ weir_err weir_zoo_find(const char *spec, weir_arena *arena, weir_zoo_spec *out)
     return WEIR_OK;
 }
 
-weir_err weir_zoo_read(const weir_zoo_spec *s, char **text, size_t *n) { return weir_file_read(s->path, MAX_FILE, text, n); }
+weir_err weir_zoo_read(const weir_zoo_spec *s, char **text, size_t *n)
+{
+    return weir_file_read(s->path, MAX_FILE, text, n);
+}
 
 /* ---- what files say of themselves ---- */
 
@@ -204,7 +214,8 @@ weir_err weir_model_bench_data(const char *spec, char *data, size_t room)
 
     if (!err) {
         if (!f->bench)
-            err = weir_fail(WEIR_USAGE, "%s has no bench line: name the data to bench with", f->path);
+            err =
+                weir_fail(WEIR_USAGE, "%s has no bench line: name the data to bench with", f->path);
         else if ((size_t)snprintf(data, room, "%s", f->bench) >= room)
             err = weir_fail(WEIR_INVALID, "%s: its bench line is too long", f->path);
         free(text);

@@ -10,7 +10,8 @@ typedef struct weir_zoo_spec {
     char *sizes; /* what stood behind the ':'; NULL: nothing */
 } weir_zoo_spec;
 
-/* Takes a model spec apart and finds its file. An unknown name is WEIR_USAGE, and lists those there are. */
+/* Takes a model spec apart and finds its file. An unknown name is WEIR_USAGE, and lists those there
+ * are. */
 weir_err weir_zoo_find(const char *spec, weir_arena *, weir_zoo_spec *);
 /* The whole file, malloc'ed. */
 weir_err weir_zoo_read(const weir_zoo_spec *, char **text, size_t *n);

@@ -1,5 +1,5 @@
-/* adagrad.c - Adagrad (Duchi, Hazan and Singer, 2011), as PyTorch has it:  g = scale * grad + decay * w;  s += g^2;
- * w -= rate * g / (sqrt(s) + eps).  s begins at `initial`. */
+/* adagrad.c - Adagrad (Duchi, Hazan and Singer, 2011), as PyTorch has it:  g = scale * grad + decay
+ * * w;  s += g^2; w -= rate * g / (sqrt(s) + eps).  s begins at `initial`. */
 #include "core/vec.h"
 #include "optim/optim.h"
 
@@ -27,7 +27,8 @@ static void step(void *self, const weir_bucket *b, uint64_t number, double rate,
     (void)number;
     for (const weir_view *v = b->view; v < b->view + b->views; v++) {
         float decay = v->tensor->decays ? (float)s->decay : 0;
-        vec->adagrad(b->param + v->at, s->s + v->at, b->grad + v->at, v->rows * v->cols, (float)rate, decay, (float)s->eps, scale);
+        vec->adagrad(b->param + v->at, s->s + v->at, b->grad + v->at, v->rows * v->cols,
+                     (float)rate, decay, (float)s->eps, scale);
     }
 }
 
@@ -37,9 +38,12 @@ static weir_err state(void *self, const weir_bucket *b, weir_io *io)
 }
 
 static const weir_opt options[] = {
-    {"decay", WEIR_OPT_REAL, offsetof(adagrad, decay), "0", "pull of weights towards 0; not of biases and norms", .min = 0, .max = 1e18},
-    {"eps", WEIR_OPT_REAL, offsetof(adagrad, eps), "1e-10", "added to the root of the sum", .min = 1e-30, .max = 1e6},
-    {"initial", WEIR_OPT_REAL, offsetof(adagrad, initial), "0", "what the sums of squares begin with", .min = 0, .max = 1e18},
+    {"decay", WEIR_OPT_REAL, offsetof(adagrad, decay), "0",
+     "pull of weights towards 0; not of biases and norms", .min = 0, .max = 1e18},
+    {"eps", WEIR_OPT_REAL, offsetof(adagrad, eps), "1e-10", "added to the root of the sum",
+     .min = 1e-30, .max = 1e6},
+    {"initial", WEIR_OPT_REAL, offsetof(adagrad, initial), "0",
+     "what the sums of squares begin with", .min = 0, .max = 1e18},
     {0},
 };
 

@@ -1,4 +1,5 @@
-/* moments.c - the steps of Adam and AdamW. What depends on the step alone is worked out in double, once. */
+/* moments.c - the steps of Adam and AdamW. What depends on the step alone is worked out in double,
+ * once. */
 #include "optim/moments.h"
 #include "core/vec.h"
 #include <math.h>
@@ -25,7 +26,8 @@ static weir_adam factors(const weir_moments *s, uint64_t t, double rate, float s
     };
 }
 
-void weir_moments_step(weir_moments *s, const weir_bucket *b, uint64_t step, double rate, float scale, bool decoupled)
+void weir_moments_step(weir_moments *s, const weir_bucket *b, uint64_t step, double rate,
+                       float scale, bool decoupled)
 {
     const weir_vec *vec = weir_vec_best();
     weir_adam f = factors(s, step + 1, rate, scale);
@@ -34,7 +36,8 @@ void weir_moments_step(weir_moments *s, const weir_bucket *b, uint64_t step, dou
         double decay = v->tensor->decays ? s->decay : 0;
         f.decay = decoupled ? 0 : (float)decay;
         f.keep = decoupled ? (float)(1 - rate * decay) : 1;
-        vec->adam(b->param + v->at, s->m + v->at, s->v + v->at, b->grad + v->at, v->rows * v->cols, &f);
+        vec->adam(b->param + v->at, s->m + v->at, s->v + v->at, b->grad + v->at, v->rows * v->cols,
+                  &f);
     }
 }
 

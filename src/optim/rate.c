@@ -22,7 +22,9 @@ weir_err weir_steps_read(const char *what, const char *text, uint64_t epoch_step
     epochs = end != text && !strcmp(end, "e");
     if (text[0] < '0' || text[0] > '9' || (*end && !epochs) || errno ||
         (epochs && __builtin_mul_overflow(n, epoch_steps, &n)))
-        return weir_fail(WEIR_USAGE, "%s=%.200s: a number of steps, or of epochs as in 2e, was expected", what, text);
+        return weir_fail(WEIR_USAGE,
+                         "%s=%.200s: a number of steps, or of epochs as in 2e, was expected", what,
+                         text);
     *steps = n;
     return WEIR_OK;
 }
@@ -41,11 +43,13 @@ static weir_err no_rate(const char *spec)
     size_t n = 0;
 
     for (weir_plugs p = weir_rates; *p && n < sizeof known; p++)
-        n += (size_t)snprintf(known + n, sizeof known - n, "%s%s", p == weir_rates ? "" : ", ", (*p)->name);
+        n += (size_t)snprintf(known + n, sizeof known - n, "%s%s", p == weir_rates ? "" : ", ",
+                              (*p)->name);
     return weir_fail(WEIR_USAGE, "lr %.200s: a number, or one of %s, was expected", spec, known);
 }
 
-weir_err weir_rate_open(const char *spec, uint64_t steps, uint64_t epoch_steps, weir_arena *a, weir_rate_use *use)
+weir_err weir_rate_open(const char *spec, uint64_t steps, uint64_t epoch_steps, weir_arena *a,
+                        weir_rate_use *use)
 {
     weir_rate_use made = {.steps = steps};
     const weir_plug *plug = &weir_rate_constant.plug;
@@ -57,7 +61,8 @@ weir_err weir_rate_open(const char *spec, uint64_t steps, uint64_t epoch_steps, 
     WEIR_TRY(weir_plug_make(plug, "lr", number ? plug->name : spec, a, &made.self));
     if (number)
         WEIR_TRY(weir_opt_set(plug->options, "lr", "rate", spec, a, made.self));
-    WEIR_TRY(weir_steps_read("lr: warmup", ((weir_rate_base *)made.self)->warmup, epoch_steps, &made.warmup));
+    WEIR_TRY(weir_steps_read("lr: warmup", ((weir_rate_base *)made.self)->warmup, epoch_steps,
+                             &made.warmup));
     if (made.rate->init)
         WEIR_TRY(made.rate->init(made.self, epoch_steps));
     *use = made;

@@ -1,9 +1,11 @@
-/* rate.h - the learning rate as a pure function of the step. --lr takes a number, or one of these with options:
- * constant:rate=R | step:rate=R,every=E,factor=F | cosine:rate=R,floor=L | linear:rate=R,floor=L; all with warmup=W steps,
- * during which the rate rises linearly: at step s < W (counted from 0) it is (s + 1) / W of the schedule's first value, and the schedule
- * itself runs over the steps after it: its first step has the whole rate, and `floor` is what the step after the last would have,
- * so that no step is wasted on a rate of 0. `every` and `warmup` may be given in epochs (2e).
- * Same bits on every machine: nothing here calls the C library's mathematics, which differ by instruction set. */
+/* rate.h - the learning rate as a pure function of the step. --lr takes a number, or one of these
+ * with options: constant:rate=R | step:rate=R,every=E,factor=F | cosine:rate=R,floor=L |
+ * linear:rate=R,floor=L; all with warmup=W steps, during which the rate rises linearly: at step s <
+ * W (counted from 0) it is (s + 1) / W of the schedule's first value, and the schedule itself runs
+ * over the steps after it: its first step has the whole rate, and `floor` is what the step after
+ * the last would have, so that no step is wasted on a rate of 0. `every` and `warmup` may be given
+ * in epochs (2e). Same bits on every machine: nothing here calls the C library's mathematics, which
+ * differ by instruction set. */
 #ifndef WEIR_OPTIM_RATE_H
 #define WEIR_OPTIM_RATE_H
 #include "core/plug.h"
@@ -14,16 +16,20 @@ typedef struct weir_rate_base {
     const char *warmup; /* as given: steps, or epochs */
 } weir_rate_base;
 /* The options of that part, to stand first in each schedule's table. */
-#define WEIR_RATE_OPTIONS                                                                                              \
-    {"rate", WEIR_OPT_REAL, offsetof(weir_rate_base, rate), "0.1", "the rate it begins with", 0, 1e18, .bare = true},  \
-    {"warmup", WEIR_OPT_TEXT, offsetof(weir_rate_base, warmup), "0",                                                   \
-     .help = "steps, or epochs (2e), in which the rate rises to that"}
+#define WEIR_RATE_OPTIONS                                                                        \
+    {"rate", WEIR_OPT_REAL, offsetof(weir_rate_base, rate), "0.1", "the rate it begins with", 0, \
+     1e18,   .bare = true},                                                                      \
+    {                                                                                            \
+        "warmup", WEIR_OPT_TEXT, offsetof(weir_rate_base, warmup), "0",                          \
+            .help = "steps, or epochs (2e), in which the rate rises to that"                     \
+    }
 
 typedef struct weir_rate {
     weir_plug plug;
     /* Called once: reads what was given in epochs. NULL: nothing to do. */
     weir_err (*init)(void *self, uint64_t epoch_steps);
-    /* At step `step` of `span` (1 or more), both without the warm-up; `step` may be past the end. */
+    /* At step `step` of `span` (1 or more), both without the warm-up; `step` may be past the
+     * end. */
     double (*at)(const void *self, uint64_t step, uint64_t span);
 } weir_rate;
 typedef struct weir_rate_use {
@@ -33,7 +39,8 @@ typedef struct weir_rate_use {
 } weir_rate_use;
 
 /* A bare number is constant:rate=NUMBER. steps: of the whole run; what is no rate is WEIR_USAGE. */
-weir_err weir_rate_open(const char *spec, uint64_t steps, uint64_t epoch_steps, weir_arena *, weir_rate_use *);
+weir_err weir_rate_open(const char *spec, uint64_t steps, uint64_t epoch_steps, weir_arena *,
+                        weir_rate_use *);
 double weir_rate_at(const weir_rate_use *, uint64_t step); /* step counts from 0 */
 
 /* "500" is 500 steps, "2e" two epochs. `what` names the option in the error (WEIR_USAGE). */

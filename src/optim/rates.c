@@ -1,4 +1,5 @@
-/* rates.c - the schedules: constant, step, cosine, linear. Ends are exact: the first step has `rate`, the end `floor`. */
+/* rates.c - the schedules: constant, step, cosine, linear. Ends are exact: the first step has
+ * `rate`, the end `floor`. */
 #include "optim/optim.h"
 #include "optim/rate.h"
 
@@ -31,7 +32,9 @@ static weir_err stairs_init(void *self, uint64_t epoch_steps)
     stairs *s = self;
 
     WEIR_TRY(weir_steps_read("lr step: every", s->every, epoch_steps, &s->steps));
-    return s->steps ? WEIR_OK : weir_fail(WEIR_USAGE, "lr step: every=%s: at least one step was expected", s->every);
+    return s->steps ? WEIR_OK
+                    : weir_fail(WEIR_USAGE, "lr step: every=%s: at least one step was expected",
+                                s->every);
 }
 
 static double stairs_at(const void *self, uint64_t step, uint64_t span)
@@ -44,8 +47,10 @@ static double stairs_at(const void *self, uint64_t step, uint64_t span)
 
 static const weir_opt stairs_options[] = {
     WEIR_RATE_OPTIONS,
-    {"every", WEIR_OPT_TEXT, offsetof(stairs, every), "30e", .help = "steps, or epochs (2e), between changes"},
-    {"factor", WEIR_OPT_REAL, offsetof(stairs, factor), "0.1", "what the rate is multiplied by", .min = 0, .max = 1},
+    {"every", WEIR_OPT_TEXT, offsetof(stairs, every), "30e",
+     .help = "steps, or epochs (2e), between changes"},
+    {"factor", WEIR_OPT_REAL, offsetof(stairs, factor), "0.1", "what the rate is multiplied by",
+     .min = 0, .max = 1},
     {0},
 };
 
@@ -63,11 +68,18 @@ typedef struct slope {
 } slope;
 
 /* How much of the way is left: 1 at the first step, 0 at the end. */
-static double left(uint64_t step, uint64_t span) { return step < span ? 1 - (double)step / (double)span : 0; }
+static double left(uint64_t step, uint64_t span)
+{
+    return step < span ? 1 - (double)step / (double)span : 0;
+}
 
-static double between(const slope *s, double share) { return s->base.rate * share + s->floor * (1 - share); }
+static double between(const slope *s, double share)
+{
+    return s->base.rate * share + s->floor * (1 - share);
+}
 
-/* cos(pi x / 2) for x in 0..1 by its series; cut after the term of order 22 the rest is below 1e-18. */
+/* cos(pi x / 2) for x in 0..1 by its series; cut after the term of order 22 the rest is below
+ * 1e-18. */
 static double quarter_cosine(double x)
 {
     double a = x * 1.57079632679489661923, c = 1;
@@ -77,7 +89,8 @@ static double quarter_cosine(double x)
     return c;
 }
 
-/* (1 - cos(pi x)) / 2 = sin(pi x / 2)^2, and likewise cos(...)^2 from the other end: each half from the end where it is exact. */
+/* (1 - cos(pi x)) / 2 = sin(pi x / 2)^2, and likewise cos(...)^2 from the other end: each half from
+ * the end where it is exact. */
 static double cosine_at(const void *self, uint64_t step, uint64_t span)
 {
     double x = left(step, span), c = quarter_cosine(x > 0.5 ? 1 - x : x);
@@ -86,11 +99,15 @@ static double cosine_at(const void *self, uint64_t step, uint64_t span)
     return between(self, x > 0.5 ? c : 1 - c);
 }
 
-static double linear_at(const void *self, uint64_t step, uint64_t span) { return between(self, left(step, span)); }
+static double linear_at(const void *self, uint64_t step, uint64_t span)
+{
+    return between(self, left(step, span));
+}
 
 static const weir_opt slope_options[] = {
     WEIR_RATE_OPTIONS,
-    {"floor", WEIR_OPT_REAL, offsetof(slope, floor), "0", "the rate it comes down to", .min = 0, .max = 1e18},
+    {"floor", WEIR_OPT_REAL, offsetof(slope, floor), "0", "the rate it comes down to", .min = 0,
+     .max = 1e18},
     {0},
 };
 

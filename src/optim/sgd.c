@@ -1,5 +1,6 @@
-/* sgd.c - stochastic gradient descent:  g = scale * grad + decay * w;  v = momentum * v + g;  w -= rate * v,
- * or, as Nesterov has it,  w -= rate * (g + momentum * v).  v begins at 0, so the first step moves by g, as in PyTorch. */
+/* sgd.c - stochastic gradient descent:  g = scale * grad + decay * w;  v = momentum * v + g;  w -=
+ * rate * v, or, as Nesterov has it,  w -= rate * (g + momentum * v).  v begins at 0, so the first
+ * step moves by g, as in PyTorch. */
 #include "core/vec.h"
 #include "optim/optim.h"
 
@@ -32,9 +33,11 @@ static void step(void *self, const weir_bucket *b, uint64_t number, double rate,
         const float *grad = b->grad + v->at;
         size_t n = v->rows * v->cols;
         if (s->v && s->apart)
-            vec->sgd_apart(w, s->v + v->at, grad, n, (float)rate, (float)s->momentum, decay, scale, s->nesterov);
+            vec->sgd_apart(w, s->v + v->at, grad, n, (float)rate, (float)s->momentum, decay, scale,
+                           s->nesterov);
         else if (s->v)
-            vec->sgd(w, s->v + v->at, grad, n, (float)rate, (float)s->momentum, decay, scale, s->nesterov);
+            vec->sgd(w, s->v + v->at, grad, n, (float)rate, (float)s->momentum, decay, scale,
+                     s->nesterov);
         else
             vec->sgd_plain(w, grad, n, (float)rate, decay, scale);
     }
@@ -44,7 +47,9 @@ static weir_err state(void *self, const weir_bucket *b, weir_io *io)
 {
     const sgd *s = self;
 
-    return s->v ? weir_bucket_keep(b, s->apart ? "decay-momentum" : "momentum", s->v, WEIR_KEEP_SAME, io) : WEIR_OK;
+    return s->v ? weir_bucket_keep(b, s->apart ? "decay-momentum" : "momentum", s->v,
+                                   WEIR_KEEP_SAME, io)
+                : WEIR_OK;
 }
 
 static bool momentum(void *self, weir_momentum *out)
@@ -67,9 +72,12 @@ static void bare(void *self, weir_pull *out)
 }
 
 static const weir_opt options[] = {
-    {"momentum", WEIR_OPT_REAL, offsetof(sgd, momentum), "0", "how much of the last move is kept", .min = 0, .max = 0.99999},
-    {"nesterov", WEIR_OPT_BOOL, offsetof(sgd, nesterov), "no", .help = "look ahead by the momentum"},
-    {"decay", WEIR_OPT_REAL, offsetof(sgd, decay), "0", "pull of weights towards 0; not of biases and norms", .min = 0, .max = 1e18},
+    {"momentum", WEIR_OPT_REAL, offsetof(sgd, momentum), "0", "how much of the last move is kept",
+     .min = 0, .max = 0.99999},
+    {"nesterov", WEIR_OPT_BOOL, offsetof(sgd, nesterov), "no",
+     .help = "look ahead by the momentum"},
+    {"decay", WEIR_OPT_REAL, offsetof(sgd, decay), "0",
+     "pull of weights towards 0; not of biases and norms", .min = 0, .max = 1e18},
     {0},
 };
 

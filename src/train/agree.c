@@ -1,4 +1,5 @@
-/* agree.c - settings and parameters compared over the ranks: hashes first, and the whole only where they differ. */
+/* agree.c - settings and parameters compared over the ranks: hashes first, and the whole only where
+ * they differ. */
 #include "train/agree.h"
 #include "core/hash.h"
 #include <stdio.h>
@@ -8,7 +9,9 @@
 enum { ROOM = 16384 }; /* of the settings as text */
 
 /* Each rank's own business, or asked for elsewhere. */
-static const char *const own[] = {"workers", "threads", "out", "log", "quiet", "keep", "timeout", "stall", "rank", "size", "rendezvous", "key", "insecure", NULL};
+static const char *const own[] = {"workers",    "threads", "out",      "log",  "quiet",
+                                  "keep",       "timeout", "stall",    "rank", "size",
+                                  "rendezvous", "key",     "insecure", NULL};
 
 /* ---- settings ---- */
 
@@ -27,11 +30,14 @@ static void strip_paths(char *value)
 
     for (char *item = value; *item;) {
         size_t n = strcspn(item, ",");
-        char *end = item + n, *name = item, *colon = memchr(item, ':', n), *equals = memchr(item, '=', n);
+        char *end = item + n, *name = item, *colon = memchr(item, ':', n),
+             *equals = memchr(item, '=', n);
         for (char *p = item; p < end; p++)
             if (*p == '/')
                 name = p + 1;
-        char *path = colon && colon < name ? colon + 1 : equals && equals < name ? equals + 1 : item;
+        char *path = colon && colon < name     ? colon + 1
+                     : equals && equals < name ? equals + 1
+                                               : item;
         if (name == item)
             path = name = item;
         memmove(to, item, (size_t)(path - item));
@@ -67,18 +73,24 @@ static weir_err name_difference(char *here, char *there, int rank)
     char *a = here, *b = there;
 
     while (*a && *b) {
-        size_t n = strcspn(a, "\n"), m = strcspn(b, "\n"), key = strcspn(a, " \n"), same = strcspn(b, " \n");
+        size_t n = strcspn(a, "\n"), m = strcspn(b, "\n"), key = strcspn(a, " \n"),
+               same = strcspn(b, " \n");
         if (n != m || memcmp(a, b, n)) {
             a[n] = b[m] = 0;
             if (key != same || memcmp(a, b, key))
                 break;
-            return weir_fail(WEIR_MISFIT, "the ranks do not run the same thing: %.*s is '%.200s' on rank 0 and '%.200s' on rank %d", (int)key, a,
-                             a + key + (a[key] == ' '), b + key + (b[key] == ' '), rank);
+            return weir_fail(WEIR_MISFIT,
+                             "the ranks do not run the same thing: %.*s is '%.200s' on rank 0 and "
+                             "'%.200s' on rank %d",
+                             (int)key, a, a + key + (a[key] == ' '), b + key + (b[key] == ' '),
+                             rank);
         }
         a += n + (a[n] == '\n');
         b += m + (b[m] == '\n');
     }
-    return weir_fail(WEIR_MISFIT, "the ranks do not run the same thing: rank %d has other settings than rank 0", rank);
+    return weir_fail(WEIR_MISFIT,
+                     "the ranks do not run the same thing: rank %d has other settings than rank 0",
+                     rank);
 }
 
 static void places(size_t *off, size_t *len, int p, size_t each)
@@ -97,11 +109,12 @@ static int first_other(const uint64_t *x, int n)
     return 0;
 }
 
-/* Word that a rank leaves with an error may overtake what it sent before: so nobody leaves until all have what they need to say the same. How the barrier itself
- * ends says nothing. */
+/* Word that a rank leaves with an error may overtake what it sent before: so nobody leaves until
+ * all have what they need to say the same. How the barrier itself ends says nothing. */
 static void wait_for_all(weir_coll_use *coll, weir_group *g) { (void)!weir_barrier(coll, g); }
 
-weir_err weir_agree_settings(weir_group *g, const weir_settings *set, const char *more, weir_arena *arena)
+weir_err weir_agree_settings(weir_group *g, const weir_settings *set, const char *more,
+                             weir_arena *arena)
 {
     size_t p = (size_t)g->size;
     char *mine = weir_alloc(arena, ROOM), *other = weir_alloc(arena, ROOM);
@@ -137,7 +150,8 @@ weir_err weir_replica_open(weir_replica *r, weir_arena *arena)
     r->all = WEIR_NEW(arena, uint64_t, p);
     r->off = WEIR_NEW(arena, size_t, p);
     r->len = WEIR_NEW(arena, size_t, p);
-    return r->hash && r->all && r->off && r->len ? WEIR_OK : weir_fail_nomem((n + 3 * p) * sizeof *r->hash);
+    return r->hash && r->all && r->off && r->len ? WEIR_OK
+                                                 : weir_fail_nomem((n + 3 * p) * sizeof *r->hash);
 }
 
 /* Whom most others do not hold with; of two, nobody can say. */
@@ -166,12 +180,16 @@ static weir_err name_tensor(weir_replica *r)
         wait_for_all(r->coll, r->group);
         odd = odd_one(r->all, p);
         if (odd < 0)
-            return weir_fail(WEIR_DIVERGED, "after step %llu ranks 0 and %d hold different values of %s", (unsigned long long)r->step,
-                             first_other(r->all, p), r->tensor[i].name);
-        return weir_fail(WEIR_DIVERGED, "after step %llu rank %d holds other values of %s than the other ranks", (unsigned long long)r->step, odd,
-                         r->tensor[i].name);
+            return weir_fail(WEIR_DIVERGED,
+                             "after step %llu ranks 0 and %d hold different values of %s",
+                             (unsigned long long)r->step, first_other(r->all, p),
+                             r->tensor[i].name);
+        return weir_fail(WEIR_DIVERGED,
+                         "after step %llu rank %d holds other values of %s than the other ranks",
+                         (unsigned long long)r->step, odd, r->tensor[i].name);
     }
-    return weir_fail(WEIR_DIVERGED, "after step %llu the ranks' parameters differ", (unsigned long long)r->step);
+    return weir_fail(WEIR_DIVERGED, "after step %llu the ranks' parameters differ",
+                     (unsigned long long)r->step);
 }
 
 weir_err weir_replica_check(weir_replica *r)
@@ -181,7 +199,8 @@ weir_err weir_replica_check(weir_replica *r)
 
     places(r->off, r->len, r->group->size, sizeof *r->all);
     for (int i = 0; i < r->tensors; i++)
-        r->hash[i] = weir_hash(r->param + r->tensor[i].at, r->tensor[i].n * sizeof(float), weir_hash(r->tensor[i].name, strlen(r->tensor[i].name), 0));
+        r->hash[i] = weir_hash(r->param + r->tensor[i].at, r->tensor[i].n * sizeof(float),
+                               weir_hash(r->tensor[i].name, strlen(r->tensor[i].name), 0));
     r->all[r->group->me] = weir_hash(r->hash, (size_t)r->tensors * sizeof *r->hash, number);
     WEIR_TRY(weir_allgather(r->coll, r->group, r->all, r->off, r->len));
     if (!first_other(r->all, r->group->size))
@@ -190,8 +209,8 @@ weir_err weir_replica_check(weir_replica *r)
     WEIR_TRY(weir_allgather(r->coll, r->group, r->all, r->off, r->len));
     if ((other = first_other(r->all, r->group->size))) {
         wait_for_all(r->coll, r->group);
-        return weir_fail(WEIR_DIVERGED, "rank 0 has a model of %llu tensors, rank %d one of %llu", (unsigned long long)r->all[0], other,
-                         (unsigned long long)r->all[other]);
+        return weir_fail(WEIR_DIVERGED, "rank 0 has a model of %llu tensors, rank %d one of %llu",
+                         (unsigned long long)r->all[0], other, (unsigned long long)r->all[other]);
     }
     return name_tensor(r);
 }

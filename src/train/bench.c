@@ -32,18 +32,30 @@ weir_err weir_bench_print(FILE *out, weir_json *line, bool json, const char *tex
 
 /* ---- bench compute|train ---- */
 
-typedef struct stepping { const weir_settings *set; const weir_place *place; const weir_bench *bench; weir_trainer t; } stepping;
+typedef struct stepping {
+    const weir_settings *set;
+    const weir_place *place;
+    const weir_bench *bench;
+    weir_trainer t;
+} stepping;
 
 /* What is watched on every worker: forward; forward and backward. */
 enum { WATCH_FORWARD, WATCH_COMPUTE, WATCHES };
 
 /* What the timed steps came to. */
-typedef struct timed { uint64_t samples; double seconds, wall_s, sent, loss; int replicas; const weir_choice *choice; double mean_s[WATCHES], slowest_s[WATCHES]; } timed;
+typedef struct timed {
+    uint64_t samples;
+    double seconds, wall_s, sent, loss;
+    int replicas;
+    const weir_choice *choice;
+    double mean_s[WATCHES], slowest_s[WATCHES];
+} timed;
 
 /* As `end` of a run's log, with the options measured. Nothing is evaluated. */
 static void put_train(weir_json *j, const weir_trainer *t, const weir_bench *b, const timed *m)
 {
-    double dense = 8.0 * (double)t->params * (t->all.size - 1) * (double)b->steps, ratio = m->sent > 0 ? dense / m->sent : 1;
+    double dense = 8.0 * (double)t->params * (t->all.size - 1) * (double)b->steps,
+           ratio = m->sent > 0 ? dense / m->sent : 1;
     char hash[24];
 
     snprintf(hash, sizeof hash, "%016llx", (unsigned long long)weir_trainer_hash(t));
@@ -99,9 +111,12 @@ static weir_err report_steps(const weir_trainer *t, const weir_bench *b, const t
     weir_json_put_real(j, "peak_rss_mib", weir_peak_rss_mib());
     if (!strcmp(b->kind, "train"))
         put_train(j, t, b, m);
-    snprintf(text, sizeof text, "%s: %s, batch %lld, %d worker%s x %d thread%s: %.3f ms a step, %.1f samples/s, %.0f MiB", b->kind,
-             t->set->model, (long long)t->set->batch, t->all.size, t->all.size > 1 ? "s" : "", t->threads, t->threads > 1 ? "s" : "",
-             m->seconds / (double)b->steps * 1e3, (double)m->samples / m->seconds, weir_peak_rss_mib());
+    snprintf(
+        text, sizeof text,
+        "%s: %s, batch %lld, %d worker%s x %d thread%s: %.3f ms a step, %.1f samples/s, %.0f MiB",
+        b->kind, t->set->model, (long long)t->set->batch, t->all.size, t->all.size > 1 ? "s" : "",
+        t->threads, t->threads > 1 ? "s" : "", m->seconds / (double)b->steps * 1e3,
+        (double)m->samples / m->seconds, weir_peak_rss_mib());
     return weir_bench_print(b->out, j, b->json, text);
 }
 
@@ -124,13 +139,15 @@ static weir_err run_in(weir_trainer *t, const weir_choice **choice)
     *choice = NULL;
     for (int i = 0; i < UNTIMED || trying; i++) {
         WEIR_TRY(weir_trainer_step(t, &report));
-        const weir_choice *c = t->exchange->choice ? t->exchange->choice(t->exchanger, &trying) : NULL;
+        const weir_choice *c =
+            t->exchange->choice ? t->exchange->choice(t->exchanger, &trying) : NULL;
         *choice = c ? c : *choice;
     }
     return WEIR_OK;
 }
 
-/* The mean of all workers, and of those that were last in each step. `took`: by step, what is watched, worker. */
+/* The mean of all workers, and of those that were last in each step. `took`: by step, what is
+ * watched, worker. */
 static weir_err watch(weir_trainer *t, double *took, int steps, timed *m)
 {
     int size = t->all.size;
@@ -150,7 +167,8 @@ static weir_err watch(weir_trainer *t, double *took, int steps, timed *m)
 static weir_err run_timed(weir_trainer *t, const weir_bench *b, timed *m)
 {
     int watched = weir_net_simulated(t->net) ? 0 : b->steps < WATCHED ? (int)b->steps : WATCHED;
-    double *took = WEIR_NEW(t->arena, double, (size_t)watched * WATCHES * (size_t)t->all.size + 1), begun = weir_now(t->rt);
+    double *took = WEIR_NEW(t->arena, double, (size_t)watched *WATCHES *(size_t)t->all.size + 1),
+           begun = weir_now(t->rt);
     weir_step_report report;
 
     if (!took)
@@ -228,12 +246,19 @@ weir_err weir_bench_run(const weir_settings *set, const weir_place *place, const
     }
     s.steps = (int64_t)bench->steps + UNTIMED;
     s.epochs = 0;
-    return weir_net_run(s.net, place, steps_rank, &(stepping){.set = &s, .place = place, .bench = bench});
+    return weir_net_run(s.net, place, steps_rank,
+                        &(stepping){.set = &s, .place = place, .bench = bench});
 }
 
 /* ---- bench allreduce ---- */
 
-typedef struct reducing { const char *coll; size_t floats; bool json; FILE *out; weir_arena *arena; } reducing;
+typedef struct reducing {
+    const char *coll;
+    size_t floats;
+    bool json;
+    FILE *out;
+    weir_arena *arena;
+} reducing;
 
 static int by_value(const void *a, const void *b)
 {
@@ -255,8 +280,10 @@ static weir_err check_sum(weir_coll_use *use, weir_group *group, float *x, size_
     return WEIR_OK;
 }
 
-/* Over a slow link one round is enough to know: all take as many as rank 0 finds it has patience for, having seen how long one takes. */
-static weir_err agree_rounds(weir_net *net, weir_coll_use *use, weir_group *group, double one, int *rounds)
+/* Over a slow link one round is enough to know: all take as many as rank 0 finds it has patience
+ * for, having seen how long one takes. */
+static weir_err agree_rounds(weir_net *net, weir_coll_use *use, weir_group *group, double one,
+                             int *rounds)
 {
     double some = one > 0 ? PATIENCE / one : *rounds;
     int n = some < 1 ? 1 : some < *rounds ? (int)some : *rounds;
@@ -268,8 +295,10 @@ static weir_err agree_rounds(weir_net *net, weir_coll_use *use, weir_group *grou
     return WEIR_OK;
 }
 
-/* The median of some rounds: short sums many times in a row, as one would time any other library's, after a barrier. */
-static weir_err time_rounds(weir_net *net, float *x, size_t n, weir_coll_use *use, weir_group *group, double *median)
+/* The median of some rounds: short sums many times in a row, as one would time any other library's,
+ * after a barrier. */
+static weir_err time_rounds(weir_net *net, float *x, size_t n, weir_coll_use *use,
+                            weir_group *group, double *median)
 {
     int rounds = n > 4 << 20 ? 7 : ROUNDS, calls = n <= 1 << 14 ? 100 : n <= 1 << 20 ? 10 : 1;
     double took[ROUNDS];
@@ -314,8 +343,8 @@ static weir_err bench_coll(weir_net *net, reducing *r, weir_group *group, weir_c
     weir_json_put_real(j, "us", s * 1e6);
     weir_json_put_real(j, "gb_per_s", rate);
     weir_json_put_real(j, "busbw", rate * 2 * (group->size - 1) / group->size);
-    snprintf(text, sizeof text, "%s over %s, %d ranks, %zu floats: %.1f us, %.3f GB/s", use->coll->plug.name, weir_net_name(net),
-             group->size, r->floats, s * 1e6, rate);
+    snprintf(text, sizeof text, "%s over %s, %d ranks, %zu floats: %.1f us, %.3f GB/s",
+             use->coll->plug.name, weir_net_name(net), group->size, r->floats, s * 1e6, rate);
     return weir_bench_print(r->out, j, r->json, text);
 }
 
@@ -343,14 +372,17 @@ static weir_err reduce_rank(weir_net *net, void *arg)
     return WEIR_OK;
 }
 
-weir_err weir_bench_allreduce(const weir_settings *s, const weir_place *place, const char *coll, size_t floats, bool json, FILE *out)
+weir_err weir_bench_allreduce(const weir_settings *s, const weir_place *place, const char *coll,
+                              size_t floats, bool json, FILE *out)
 {
     reducing r = {.coll = coll, .floats = floats, .json = json, .out = out};
     weir_net_facts facts;
 
     WEIR_TRY(weir_net_check(s->net, &facts));
     if (facts.costs || facts.varies)
-        return weir_fail(WEIR_MISFIT, "--net %s: cost, draw and slow are of work, and bench allreduce has none", s->net);
+        return weir_fail(WEIR_MISFIT,
+                         "--net %s: cost, draw and slow are of work, and bench allreduce has none",
+                         s->net);
     if (!(r.arena = weir_arena_new()))
         return weir_fail_nomem(0);
     weir_err err = weir_net_run(s->net, place, reduce_rank, &r);

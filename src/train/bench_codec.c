@@ -1,4 +1,5 @@
-/* bench_codec.c - how fast a codec reads gradients and adds messages, on one core, beside a copy of the same memory. */
+/* bench_codec.c - how fast a codec reads gradients and adds messages, on one core, beside a copy of
+ * the same memory. */
 #include "codec/codec.h"
 #include "core/json.h"
 #include "core/rng.h"
@@ -7,9 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROUNDS = 20, WIDTH = 4096, POOL = 1 << 20, STRIDE = 49 * 1024 }; /* whole pages: what a lane holds back lies beside its gradient (core/arena.h) */
+/* whole pages: what a lane holds back lies beside its gradient (core/arena.h) */
+enum { ROUNDS = 20, WIDTH = 4096, POOL = 1 << 20, STRIDE = 49 * 1024 };
 
-/* One codec, one bucket of one square-ish matrix, a fresh gradient a round: a window of a pool of normal numbers that moves on. */
+/* One codec, one bucket of one square-ish matrix, a fresh gradient a round: a window of a pool of
+ * normal numbers that moves on. */
 typedef struct trial {
     const weir_codec *codec;
     void *self;
@@ -20,7 +23,9 @@ typedef struct trial {
     float *pool, *held, *hold, *acc;
     char *msg;
     size_t len, sent, decoded; /* bytes of the last message; of all; of those decoded */
-    double encode[ROUNDS], decode[ROUNDS], copy[ROUNDS]; /* seconds; to decode, a byte of the message: a sparse one's length varies from round to round */
+    /* seconds; to decode, a byte of the message: a sparse one's length varies from round to
+     * round */
+    double encode[ROUNDS], decode[ROUNDS], copy[ROUNDS];
 } trial;
 
 static int by_value(const void *a, const void *b)
@@ -42,7 +47,8 @@ static weir_err open_trial(trial *t, const char *spec, size_t floats, weir_arena
     size_t cols = floats < WIDTH ? floats : WIDTH, rows = floats / cols, n = rows * cols;
     weir_rng r = weir_rng_at(1, WEIR_RNG_TEST, 0, 0);
 
-    t->tensor = (weir_tensor){.name = "w", .n = n, .dims = 2, .dim = {(int64_t)rows, (int64_t)cols}};
+    t->tensor =
+        (weir_tensor){.name = "w", .n = n, .dims = 2, .dim = {(int64_t)rows, (int64_t)cols}};
     t->view = (weir_view){.tensor = &t->tensor, .rows = rows, .cols = cols};
     t->bucket = (weir_bucket){.n = n, .view = &t->view, .views = 1};
     WEIR_TRY(weir_plug_find(weir_codecs, "codec", spec, &plug));
@@ -72,7 +78,14 @@ static weir_err step(trial *t, int round)
     weir_turn turn = {.step = (uint64_t)round, .epochs = 1e9};
     double begun;
 
-    t->feed = (weir_feed){.n = n, .bad = n, .grad = t->pool + (size_t)round * STRIDE % POOL, .scale = 1, .held = residual ? t->held : NULL, .hold = residual ? t->hold : NULL, .key = 1, .tile = t->feed.tile};
+    t->feed = (weir_feed){.n = n,
+                          .bad = n,
+                          .grad = t->pool + (size_t)round * STRIDE % POOL,
+                          .scale = 1,
+                          .held = residual ? t->held : NULL,
+                          .hold = residual ? t->hold : NULL,
+                          .key = 1,
+                          .tile = t->feed.tile};
     begun = weir_now(rt);
     memcpy(t->acc, t->feed.grad, n * sizeof(float));
     t->copy[round] = weir_now(rt) - begun;
@@ -102,7 +115,8 @@ static weir_err step(trial *t, int round)
     return WEIR_OK;
 }
 
-static weir_err run_trial(trial *t, const char *spec, size_t floats, bool json, FILE *out, weir_arena *arena)
+static weir_err run_trial(trial *t, const char *spec, size_t floats, bool json, FILE *out,
+                          weir_arena *arena)
 {
     double bytes, e, d, c, ratio;
     char text[200];
@@ -111,7 +125,8 @@ static weir_err run_trial(trial *t, const char *spec, size_t floats, bool json, 
     for (int round = 0; round < ROUNDS; round++)
         WEIR_TRY(step(t, round));
     bytes = (double)t->bucket.n * sizeof(float) * 1e-9;
-    e = bytes / median(t->encode), d = bytes / (median(t->decode) * (double)t->decoded / ROUNDS), c = bytes / median(t->copy);
+    e = bytes / median(t->encode), d = bytes / (median(t->decode) * (double)t->decoded / ROUNDS),
+    c = bytes / median(t->copy);
     ratio = ROUNDS * bytes * 1e9 / (double)t->sent;
     weir_json *j = weir_json_object();
     if (!j)
@@ -123,7 +138,10 @@ static weir_err run_trial(trial *t, const char *spec, size_t floats, bool json, 
     weir_json_put_real(j, "decode_gb_per_s", d);
     weir_json_put_real(j, "copy_gb_per_s", c);
     weir_json_put_real(j, "ratio", ratio);
-    snprintf(text, sizeof text, "%s, %zu floats: encode %.2f GB/s (%.2f x copy), decode %.2f GB/s (%.2f x), copy %.2f GB/s, ratio %.1f", spec, t->bucket.n, e, e / c, d, d / c, c, ratio);
+    snprintf(text, sizeof text,
+             "%s, %zu floats: encode %.2f GB/s (%.2f x copy), decode %.2f GB/s (%.2f x), copy %.2f "
+             "GB/s, ratio %.1f",
+             spec, t->bucket.n, e, e / c, d, d / c, c, ratio);
     return weir_bench_print(out, j, json, text);
 }
 
@@ -136,7 +154,8 @@ weir_err weir_bench_codec(const char *spec, size_t floats, bool json, FILE *out)
     for (weir_plugs p = weir_codecs; *p && !err; p++) {
         weir_arena *arena = weir_arena_new();
         trial *t = arena ? WEIR_NEW(arena, trial, 1) : NULL;
-        err = t ? run_trial(t, spec ? spec : (*p)->name, floats, json, out, arena) : weir_fail_nomem(sizeof *t);
+        err = t ? run_trial(t, spec ? spec : (*p)->name, floats, json, out, arena)
+                : weir_fail_nomem(sizeof *t);
         weir_arena_free(arena);
         if (spec)
             break;

@@ -1,5 +1,5 @@
-/* checkpoint.c - saving, finding and loading. Names of a run directory: ckpt_dir.c; the two files of a checkpoint:
- * ckpt_pair.c; fields of state: ckpt_io.c. */
+/* checkpoint.c - saving, finding and loading. Names of a run directory: ckpt_dir.c; the two files
+ * of a checkpoint: ckpt_pair.c; fields of state: ckpt_io.c. */
 #include "train/checkpoint.h"
 #include "core/file.h"
 #include "core/log.h"
@@ -27,7 +27,8 @@ static weir_err list_model(saving *s, const weir_ckpt_body *body)
         const weir_tensor *t = &body->tensor[i];
         weir_st_tensor like = {.name = t->name, .type = WEIR_ST_F32, .dims = t->dims};
         memcpy(like.dim, t->dim, sizeof t->dim);
-        WEIR_TRY(weir_st_list_add(s->list[WEIR_CKPT_MODEL], &like, 0, body->param + t->at, t->n * sizeof(float)));
+        WEIR_TRY(weir_st_list_add(s->list[WEIR_CKPT_MODEL], &like, 0, body->param + t->at,
+                                  t->n * sizeof(float)));
     }
     return WEIR_OK;
 }
@@ -142,8 +143,8 @@ static weir_err save(saving *s, const weir_ckpt_info *info, const weir_ckpt_body
     return err;
 }
 
-weir_err weir_ckpt_save(weir_rt *rt, const char *out, int keep, const weir_ckpt_info *info, const weir_ckpt_body *body,
-                        weir_ckpt_saved *saved)
+weir_err weir_ckpt_save(weir_rt *rt, const char *out, int keep, const weir_ckpt_info *info,
+                        const weir_ckpt_body *body, weir_ckpt_saved *saved)
 {
     double begin = weir_now(rt);
     saving s = {.out = out};
@@ -189,12 +190,15 @@ static bool is_checkpoint(const char *dir)
         end--;
     for (begin = end; begin > 0 && dir[begin - 1] != '/';)
         begin--;
-    return snprintf(name, sizeof name, "%.*s", (int)(end - begin), dir + begin) < (int)sizeof name &&
+    return snprintf(name, sizeof name, "%.*s", (int)(end - begin), dir + begin) <
+               (int)sizeof name &&
            weir_ckpt_is_step(name, &step);
 }
 
-/* OUT/step-N if it is whole; a damaged one is warned of, and *why has the sentence of the first. Other errors are passed on. */
-static weir_err try_step(const char *out, uint64_t step, char path[WEIR_CKPT_PATH], char why[WEIR_WHY_MAX], bool *whole)
+/* OUT/step-N if it is whole; a damaged one is warned of, and *why has the sentence of the first.
+ * Other errors are passed on. */
+static weir_err try_step(const char *out, uint64_t step, char path[WEIR_CKPT_PATH],
+                         char why[WEIR_WHY_MAX], bool *whole)
 {
     weir_err err;
 
@@ -205,11 +209,13 @@ static weir_err try_step(const char *out, uint64_t step, char path[WEIR_CKPT_PAT
         return err;
     if (!why[0])
         snprintf(why, WEIR_WHY_MAX, "%s", weir_why_text());
-    weir_log(WEIR_LOG_WARN, "checkpoint", "skipped a checkpoint that is not whole: %s", weir_why_text());
+    weir_log(WEIR_LOG_WARN, "checkpoint", "skipped a checkpoint that is not whole: %s",
+             weir_why_text());
     return WEIR_OK;
 }
 
-static weir_err search(const char *out, const uint64_t *step, size_t count, char path[WEIR_CKPT_PATH])
+static weir_err search(const char *out, const uint64_t *step, size_t count,
+                       char path[WEIR_CKPT_PATH])
 {
     char why[WEIR_WHY_MAX] = "";
     uint64_t latest = 0;
@@ -241,7 +247,8 @@ weir_err weir_ckpt_find(const char *dir, char path[WEIR_CKPT_PATH])
     }
     WEIR_TRY(weir_ckpt_steps(dir, &step, &count));
     err = count ? search(dir, step, count, found)
-                : weir_fail(WEIR_USAGE, "%s holds no checkpoint: a directory step-N was expected in it", dir);
+                : weir_fail(WEIR_USAGE,
+                            "%s holds no checkpoint: a directory step-N was expected in it", dir);
     free(step);
     WEIR_TRY(err);
     memcpy(path, found, sizeof found);
@@ -258,7 +265,8 @@ weir_err weir_ckpt_peek(const char *dir, weir_arena *arena, weir_ckpt_info *info
     WEIR_TRY(weir_ckpt_path(dir, weir_ckpt_file[WEIR_CKPT_MODEL], path));
     WEIR_TRY(weir_st_open(path, &st));
     err = weir_ckpt_get_info(st, path, &got);
-    if (!err && (!(got.model = weir_copy_text(arena, got.model)) || !(got.data = weir_copy_text(arena, got.data)) ||
+    if (!err && (!(got.model = weir_copy_text(arena, got.model)) ||
+                 !(got.data = weir_copy_text(arena, got.data)) ||
                  !(got.settings = weir_copy_text(arena, got.settings))))
         err = weir_fail_nomem(0);
     weir_st_close(st);
@@ -269,7 +277,8 @@ weir_err weir_ckpt_peek(const char *dir, weir_arena *arena, weir_ckpt_info *info
 
 /* ---- loading ---- */
 
-static weir_err other_model(const char *dir, const char *name, const weir_st_tensor *there, const weir_tensor *here)
+static weir_err other_model(const char *dir, const char *name, const weir_st_tensor *there,
+                            const weir_tensor *here)
 {
     char a[160] = "not", b[160] = "not";
 
@@ -277,13 +286,16 @@ static weir_err other_model(const char *dir, const char *name, const weir_st_ten
         weir_st_shape(there->dims, there->dim, a, sizeof a);
     if (here)
         weir_st_shape(here->dims, here->dim, b, sizeof b);
-    return weir_fail(WEIR_MISFIT, "%s is a checkpoint of another model: tensor '%s' is %s there and %s here", dir, name, a, b);
+    return weir_fail(WEIR_MISFIT,
+                     "%s is a checkpoint of another model: tensor '%s' is %s there and %s here",
+                     dir, name, a, b);
 }
 
 static bool fits(const weir_st_tensor *there, const weir_tensor *here)
 {
     return there && there->type == WEIR_ST_F32 && there->dims == here->dims &&
-           !memcmp(there->dim, here->dim, (size_t)here->dims * sizeof here->dim[0]) && there->bytes == here->n * sizeof(float);
+           !memcmp(there->dim, here->dim, (size_t)here->dims * sizeof here->dim[0]) &&
+           there->bytes == here->n * sizeof(float);
 }
 
 static bool listed(const weir_ckpt_body *body, const char *name)
@@ -312,16 +324,19 @@ static weir_err check_model(const weir_st *st, const char *dir, const weir_ckpt_
     return WEIR_OK;
 }
 
-static weir_err load_pair(const weir_ckpt_pair *p, const char *dir, int workers, const weir_ckpt_body *body, size_t *left)
+static weir_err load_pair(const weir_ckpt_pair *p, const char *dir, int workers,
+                          const weir_ckpt_body *body, size_t *left)
 {
     const weir_st *model = p->st[WEIR_CKPT_MODEL];
 
     WEIR_TRY(check_model(model, dir, body));
     for (int i = 0; i < body->tensors; i++) {
         const weir_tensor *t = &body->tensor[i];
-        WEIR_TRY(weir_st_read(model, weir_st_find(model, t->name), 0, body->param + t->at, t->n * sizeof(float)));
+        WEIR_TRY(weir_st_read(model, weir_st_find(model, t->name), 0, body->param + t->at,
+                              t->n * sizeof(float)));
     }
-    return weir_ckpt_read_state(p->st[WEIR_CKPT_STATE], dir, p->info.workers == workers, body, left);
+    return weir_ckpt_read_state(p->st[WEIR_CKPT_STATE], dir, p->info.workers == workers, body,
+                                left);
 }
 
 weir_err weir_ckpt_load(const char *dir, int workers, const weir_ckpt_body *body, size_t *left)

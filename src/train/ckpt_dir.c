@@ -15,7 +15,8 @@
 weir_err weir_ckpt_path(const char *dir, const char *name, char path[WEIR_CKPT_PATH])
 {
     if ((size_t)snprintf(path, WEIR_CKPT_PATH, "%s/%s", dir, name) >= WEIR_CKPT_PATH)
-        return weir_fail(WEIR_USAGE, "%.100s...: the path is longer than %d bytes", dir, WEIR_CKPT_PATH - 1);
+        return weir_fail(WEIR_USAGE, "%.100s...: the path is longer than %d bytes", dir,
+                         WEIR_CKPT_PATH - 1);
     return WEIR_OK;
 }
 
@@ -63,7 +64,8 @@ static weir_err visit(const char *out, visitor each, void *arg)
     weir_err err = WEIR_OK;
 
     if (!d)
-        return weir_fail(WEIR_USAGE, "%s: cannot be opened as a directory: %s", out, strerror(errno));
+        return weir_fail(WEIR_USAGE, "%s: cannot be opened as a directory: %s", out,
+                         strerror(errno));
     while (!err && (e = readdir(d)))
         err = each(arg, out, e->d_name);
     closedir(d);
@@ -132,7 +134,8 @@ void weir_ckpt_remove(const char *path)
 {
     for (int i = 0; i < WEIR_CKPT_FILES; i++)
         if (remove_file(path, weir_ckpt_file[i]))
-            weir_log(WEIR_LOG_WARN, "checkpoint", "%s/%s cannot be removed: %s", path, weir_ckpt_file[i], strerror(errno));
+            weir_log(WEIR_LOG_WARN, "checkpoint", "%s/%s cannot be removed: %s", path,
+                     weir_ckpt_file[i], strerror(errno));
     if (rmdir(path) && errno != ENOENT && errno != ENOTEMPTY && errno != EEXIST)
         weir_log(WEIR_LOG_WARN, "checkpoint", "%s cannot be removed: %s", path, strerror(errno));
 }
@@ -142,17 +145,20 @@ static bool has_files(const char *path)
     char file[WEIR_CKPT_PATH];
 
     for (int i = 0; i < WEIR_CKPT_FILES; i++)
-        if (snprintf(file, sizeof file, "%s/%s", path, weir_ckpt_file[i]) >= (int)sizeof file || !weir_path_exists(file))
+        if (snprintf(file, sizeof file, "%s/%s", path, weir_ckpt_file[i]) >= (int)sizeof file ||
+            !weir_path_exists(file))
             return false;
     return true;
 }
 
-/* Names that a killed process had for an instant: the link before it became `latest`, files where none can be without a name. */
+/* Names that a killed process had for an instant: the link before it became `latest`, files where
+ * none can be without a name. */
 static weir_err remove_leftover(void *arg, const char *out, const char *name)
 {
     (void)arg;
     if (!strncmp(name, ".weir-", 6) && remove_file(out, name))
-        weir_log(WEIR_LOG_WARN, "checkpoint", "%s/%s cannot be removed: %s", out, name, strerror(errno));
+        weir_log(WEIR_LOG_WARN, "checkpoint", "%s/%s cannot be removed: %s", out, name,
+                 strerror(errno));
     return WEIR_OK;
 }
 

@@ -13,8 +13,10 @@ bool weir_ckpt_is_step(const char *name, uint64_t *step);
 weir_err weir_ckpt_steps(const char *out, uint64_t **steps, size_t *count);
 /* Which step `latest` names; false: none. */
 bool weir_ckpt_latest(const char *out, uint64_t *step);
-/* Removes a checkpoint's files and its directory; other things in it stay, and so does it then. A failure is only warned of. */
+/* Removes a checkpoint's files and its directory; other things in it stay, and so does it then. A
+ * failure is only warned of. */
 void weir_ckpt_remove(const char *path);
-/* Removes what is not wanted once step N is saved: all but `keep` newest, directories without both files, and left-overs. */
+/* Removes what is not wanted once step N is saved: all but `keep` newest, directories without both
+ * files, and left-overs. */
 weir_err weir_ckpt_prune(const char *out, uint64_t step, int keep);
 #endif

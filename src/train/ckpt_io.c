@@ -5,18 +5,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SHORT = 4096 }; /* bytes up to which a field is copied: it may be a local of the function that lists it */
+/* bytes up to which a field is copied: it may be a local of the function that lists it */
+enum { SHORT = 4096 };
 
-/* The one place that knows what each rule means to a checkpoint. Rank 0 saves, and all ranks read the same file: fields that
- * differ between workers are made whole before they come here (gather.h), and streams are read by range. */
+/* The one place that knows what each rule means to a checkpoint. Rank 0 saves, and all ranks read
+ * the same file: fields that differ between workers are made whole before they come here
+ * (gather.h), and streams are read by range. */
 static weir_err check_rule(const char *name, weir_keep keep, bool loading)
 {
-    static const char *const rule[] = {[WEIR_KEEP_SUM] = "a sum", [WEIR_KEEP_MEAN] = "a mean", [WEIR_KEEP_STREAM] = "streams"};
+    static const char *const rule[] = {
+        [WEIR_KEEP_SUM] = "a sum", [WEIR_KEEP_MEAN] = "a mean", [WEIR_KEEP_STREAM] = "streams"};
 
     if (keep == WEIR_KEEP_SAME || keep == WEIR_KEEP_DROP || (keep == WEIR_KEEP_STREAM && loading))
         return WEIR_OK;
     return weir_fail(WEIR_MISFIT,
-                     "state field %s differs between workers (it is kept as %s): checkpoints hold only what is the same "
+                     "state field %s differs between workers (it is kept as %s): checkpoints hold "
+                     "only what is the same "
                      "on all of them",
                      name, rule[keep]);
 }
@@ -29,7 +33,8 @@ typedef struct saver {
     weir_arena *arena;
 } saver;
 
-static weir_err add(saver *s, const char *name, weir_st_type type, size_t at, const void *data, size_t n, size_t whole)
+static weir_err add(saver *s, const char *name, weir_st_type type, size_t at, const void *data,
+                    size_t n, size_t whole)
 {
     weir_st_tensor like = {.name = name, .type = type, .dims = 1, .dim = {(int64_t)whole}};
     size_t size = weir_st_type_size(type), bytes = n * size;
@@ -43,7 +48,8 @@ static weir_err add(saver *s, const char *name, weir_st_type type, size_t at, co
     return weir_st_list_add(s->list, &like, at * size, data, bytes);
 }
 
-static weir_err save_range(weir_io *io, const char *name, float *x, size_t at, size_t n, size_t whole, weir_keep keep)
+static weir_err save_range(weir_io *io, const char *name, float *x, size_t at, size_t n,
+                           size_t whole, weir_keep keep)
 {
     WEIR_TRY(check_rule(name, keep, false));
     return add((saver *)io, name, WEIR_ST_F32, at, x, n, whole);
@@ -55,7 +61,8 @@ static weir_err save_u64(weir_io *io, const char *name, uint64_t *x, size_t n, w
     return add((saver *)io, name, WEIR_ST_U64, 0, x, n, n);
 }
 
-weir_err weir_ckpt_list_state(weir_st_list *list, weir_arena *arena, weir_err (*state)(void *, weir_io *), void *arg)
+weir_err weir_ckpt_list_state(weir_st_list *list, weir_arena *arena,
+                              weir_err (*state)(void *, weir_io *), void *arg)
 {
     saver s = {.io = {.range = save_range, .u64 = save_u64}, .list = list, .arena = arena};
 
@@ -73,7 +80,8 @@ typedef struct loader {
 } loader;
 
 /* The field as it is in the file, or NULL: it is left as it was. */
-static weir_err find(loader *l, const char *name, weir_st_type type, size_t whole, weir_keep keep, const weir_st_tensor **found)
+static weir_err find(loader *l, const char *name, weir_st_type type, size_t whole, weir_keep keep,
+                     const weir_st_tensor **found)
 {
     size_t count;
     const weir_st_tensor *all = weir_st_tensors(l->st, &count), *t = weir_st_find(l->st, name);
@@ -85,19 +93,28 @@ static weir_err find(loader *l, const char *name, weir_st_type type, size_t whol
     if (keep == WEIR_KEEP_DROP && (!t || !l->alike))
         return WEIR_OK;
     if (!t)
-        return weir_fail(WEIR_MISFIT, "%s: state field %s is missing: it was saved with other settings (--optim, --codec, --exchange, --model)", l->path, name);
+        return weir_fail(WEIR_MISFIT,
+                         "%s: state field %s is missing: it was saved with other settings "
+                         "(--optim, --codec, --exchange, --model)",
+                         l->path, name);
     if (keep == WEIR_KEEP_STREAM && t->bytes != (uint64_t)whole * weir_st_type_size(type)) {
-        weir_log(WEIR_LOG_WARN, "checkpoint", "%s: %s is of another number of streams (--batch has changed): it starts anew", l->path, name);
+        weir_log(WEIR_LOG_WARN, "checkpoint",
+                 "%s: %s is of another number of streams (--batch has changed): it starts anew",
+                 l->path, name);
         return WEIR_OK;
     }
     if (t->type != type || t->bytes != (uint64_t)whole * weir_st_type_size(type))
-        return weir_fail(WEIR_MISFIT, "%s: state field %s has %" PRIu64 " bytes of %s, where these settings want %zu of %s", l->path, name,
-                         t->bytes, weir_st_type_name(t->type), whole * weir_st_type_size(type), weir_st_type_name(type));
+        return weir_fail(WEIR_MISFIT,
+                         "%s: state field %s has %" PRIu64
+                         " bytes of %s, where these settings want %zu of %s",
+                         l->path, name, t->bytes, weir_st_type_name(t->type),
+                         whole * weir_st_type_size(type), weir_st_type_name(type));
     *found = t;
     return WEIR_OK;
 }
 
-static weir_err load_range(weir_io *io, const char *name, float *x, size_t at, size_t n, size_t whole, weir_keep keep)
+static weir_err load_range(weir_io *io, const char *name, float *x, size_t at, size_t n,
+                           size_t whole, weir_keep keep)
 {
     loader *l = (loader *)io;
     const weir_st_tensor *t;
@@ -115,9 +132,13 @@ static weir_err load_u64(weir_io *io, const char *name, uint64_t *x, size_t n, w
     return t ? weir_st_read(l->st, t, 0, x, n * sizeof *x) : WEIR_OK;
 }
 
-weir_err weir_ckpt_read_state(const weir_st *st, const char *path, bool alike, const weir_ckpt_body *body, size_t *left)
+weir_err weir_ckpt_read_state(const weir_st *st, const char *path, bool alike,
+                              const weir_ckpt_body *body, size_t *left)
 {
-    loader l = {.io = {.loading = true, .range = load_range, .u64 = load_u64}, .st = st, .path = path, .alike = alike};
+    loader l = {.io = {.loading = true, .range = load_range, .u64 = load_u64},
+                .st = st,
+                .path = path,
+                .alike = alike};
     size_t count, rest = 0;
     const weir_st_tensor *all = weir_st_tensors(st, &count);
     weir_err err;

@@ -1,4 +1,5 @@
-/* ckpt_pair.c - what makes two files one checkpoint: their metadata, and the checksum by which one names the other. */
+/* ckpt_pair.c - what makes two files one checkpoint: their metadata, and the checksum by which one
+ * names the other. */
 #include "train/ckpt_pair.h"
 #include "train/ckpt_dir.h"
 #include <errno.h>
@@ -36,11 +37,13 @@ weir_err weir_ckpt_put_info(weir_st_list *l, int file, const weir_ckpt_info *inf
 static weir_err get_text(const weir_st *st, const char *path, const char *key, const char **text)
 {
     if (!(*text = weir_st_text(st, key)))
-        return weir_fail(WEIR_DAMAGED, "%s is not a checkpoint of weir's: its metadata has no %s", path, key);
+        return weir_fail(WEIR_DAMAGED, "%s is not a checkpoint of weir's: its metadata has no %s",
+                         path, key);
     return WEIR_OK;
 }
 
-static weir_err get_number(const weir_st *st, const char *path, const char *key, uint64_t most, uint64_t *value)
+static weir_err get_number(const weir_st *st, const char *path, const char *key, uint64_t most,
+                           uint64_t *value)
 {
     const char *text;
     char *end;
@@ -98,8 +101,8 @@ static weir_err open_both(const char *dir, weir_ckpt_pair *p)
     WEIR_TRY(weir_ckpt_get_info(p->st[WEIR_CKPT_MODEL], dir, &p->info));
     WEIR_TRY(get_text(p->st[WEIR_CKPT_STATE], dir, "weir.pair", &model));
     if (strcmp(model, weir_st_sum(p->st[WEIR_CKPT_MODEL])))
-        return weir_fail(WEIR_DAMAGED, "%s: its %s and %s were not saved together", dir, weir_ckpt_file[WEIR_CKPT_MODEL],
-                         weir_ckpt_file[WEIR_CKPT_STATE]);
+        return weir_fail(WEIR_DAMAGED, "%s: its %s and %s were not saved together", dir,
+                         weir_ckpt_file[WEIR_CKPT_MODEL], weir_ckpt_file[WEIR_CKPT_STATE]);
     return WEIR_OK;
 }
 

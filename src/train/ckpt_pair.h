@@ -7,7 +7,8 @@
 enum { WEIR_CKPT_MODEL, WEIR_CKPT_STATE, WEIR_CKPT_FILES };
 extern const char *const weir_ckpt_file[WEIR_CKPT_FILES];
 
-/* Puts what the run is into the metadata of one of the files, and gets it back: texts stay in `st`, `path` is for messages. */
+/* Puts what the run is into the metadata of one of the files, and gets it back: texts stay in `st`,
+ * `path` is for messages. */
 weir_err weir_ckpt_put_info(weir_st_list *, int file, const weir_ckpt_info *);
 weir_err weir_ckpt_get_info(const weir_st *st, const char *path, weir_ckpt_info *);
 

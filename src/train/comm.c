@@ -1,4 +1,5 @@
-/* comm.c - a queue of jobs one way, a queue of answers back; among the answers may be a request to lend a hand. */
+/* comm.c - a queue of jobs one way, a queue of answers back; among the answers may be a request to
+ * lend a hand. */
 #include "train/comm.h"
 #include <stdio.h>
 
@@ -17,7 +18,9 @@ struct weir_comm {
     void *hand_arg;
     job job[ROOM + 1]; /* reused in order: the queue is full before one would be overwritten */
     unsigned posted;
-    weir_err err; /* of the first job that failed, with its sentence; written by the comm task before it answers */
+    /* of the first job that failed, with its sentence; written by the comm task before it
+     * answers */
+    weir_err err;
     char why[WEIR_WHY_MAX];
     weir_err (*compute)(weir_comm *, void *);
     void (*close)(void *);
@@ -32,12 +35,16 @@ static weir_err post(weir_comm *c, weir_err (*fn)(void *), void *arg, bool answe
 
     *j = (job){fn, arg, answer, always};
     if (weir_queue_put(c->jobs, j))
-        return weir_fail(WEIR_FAILED, "the queue to the comm task is full: more than %d buckets", ROOM);
+        return weir_fail(WEIR_FAILED, "the queue to the comm task is full: more than %d buckets",
+                         ROOM);
     c->posted++;
     return WEIR_OK;
 }
 
-weir_err weir_comm_post(weir_comm *c, weir_err (*fn)(void *), void *arg) { return post(c, fn, arg, false, false); }
+weir_err weir_comm_post(weir_comm *c, weir_err (*fn)(void *), void *arg)
+{
+    return post(c, fn, arg, false, false);
+}
 
 static weir_err call(weir_comm *c, weir_err (*fn)(void *), void *arg, bool always)
 {
@@ -54,7 +61,10 @@ static weir_err call(weir_comm *c, weir_err (*fn)(void *), void *arg, bool alway
     return c->err ? weir_fail(c->err, "%s", c->why) : WEIR_OK;
 }
 
-weir_err weir_comm_call(weir_comm *c, weir_err (*fn)(void *), void *arg) { return call(c, fn, arg, false); }
+weir_err weir_comm_call(weir_comm *c, weir_err (*fn)(void *), void *arg)
+{
+    return call(c, fn, arg, false);
+}
 
 void weir_comm_close(weir_comm *c, weir_err (*fn)(void *), void *arg) { call(c, fn, arg, true); }
 
@@ -83,7 +93,8 @@ static weir_err compute(void *arg)
     snprintf(why, sizeof why, "%s", weir_why_text());
     if (err) { /* peers, and our own comm task, may be waiting for what will never come */
         weir_net_abort(c->net, err);
-        weir_comm_call(c, nothing, NULL); /* behind all that was posted: the comm task has let go of our memory */
+        /* behind all that was posted: the comm task has let go of our memory */
+        weir_comm_call(c, nothing, NULL);
     }
     c->close(c->arg);
     weir_queue_shut(c->jobs);
@@ -107,7 +118,8 @@ static void serve(weir_comm *c)
     }
 }
 
-weir_err weir_comm_run(weir_net *net, weir_err (*fn)(weir_comm *, void *), void (*close)(void *), void *arg)
+weir_err weir_comm_run(weir_net *net, weir_err (*fn)(weir_comm *, void *), void (*close)(void *),
+                       void *arg)
 {
     weir_arena *arena = weir_arena_new(); /* not the stack: fibres have little */
     weir_comm *c = arena ? WEIR_NEW(arena, weir_comm, 1) : NULL;

@@ -5,12 +5,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct evaluating { const char *checkpoint; weir_settings set; const weir_place *place; weir_result *result; weir_arena *arena; weir_trainer t; } evaluating;
+typedef struct evaluating {
+    const char *checkpoint;
+    weir_settings set;
+    const weir_place *place;
+    weir_result *result;
+    weir_arena *arena;
+    weir_trainer t;
+} evaluating;
 
 /* The batch that the run was trained with, where its settings say so. */
 static void take_batch(const char *settings, int64_t *batch)
 {
-    const char *line = settings && !strncmp(settings, "batch ", 6) ? settings : settings ? strstr(settings, "\nbatch ") : NULL;
+    const char *line = settings && !strncmp(settings, "batch ", 6) ? settings
+                       : settings                                  ? strstr(settings, "\nbatch ")
+                                                                   : NULL;
     long long n = line ? strtoll(line + strcspn(line, " "), NULL, 10) : 0;
 
     if (n > 0)
@@ -39,8 +48,12 @@ static weir_err evaluate(evaluating *e, weir_trainer *t)
     WEIR_TRY(weir_ckpt_load(path, t->all.size, &body, &left));
     weir_model_refresh(t->model);
     WEIR_TRY(weir_trainer_evaluate(t, &score));
-    *e->result = (weir_result){.steps = info.step, .samples = (uint64_t)score.count, .loss = score.loss / score.count,
-                               .metric = weir_trainer_metric(t), .value = weir_trainer_value(t, &score), .params_hash = weir_trainer_hash(t)};
+    *e->result = (weir_result){.steps = info.step,
+                               .samples = (uint64_t)score.count,
+                               .loss = score.loss / score.count,
+                               .metric = weir_trainer_metric(t),
+                               .value = weir_trainer_value(t, &score),
+                               .params_hash = weir_trainer_hash(t)};
     return WEIR_OK;
 }
 
@@ -54,11 +67,19 @@ static weir_err compute(weir_comm *comm, void *arg)
 
 static void close_trainer(void *arg) { weir_trainer_close(&((evaluating *)arg)->t); }
 
-static weir_err rank_main(weir_net *net, void *arg) { return weir_comm_run(net, compute, close_trainer, arg); }
-
-weir_err weir_eval_run(const char *checkpoint, const weir_settings *set, const weir_place *place, weir_result *result)
+static weir_err rank_main(weir_net *net, void *arg)
 {
-    evaluating e = {.checkpoint = checkpoint, .set = *set, .place = place, .result = result, .arena = weir_arena_new()};
+    return weir_comm_run(net, compute, close_trainer, arg);
+}
+
+weir_err weir_eval_run(const char *checkpoint, const weir_settings *set, const weir_place *place,
+                       weir_result *result)
+{
+    evaluating e = {.checkpoint = checkpoint,
+                    .set = *set,
+                    .place = place,
+                    .result = result,
+                    .arena = weir_arena_new()};
 
     if (!e.arena)
         return weir_fail_nomem(0);

@@ -5,7 +5,12 @@
 
 enum { MOST = 1024 }; /* samples scored at once */
 
-typedef struct sums { weir_trainer *t; void *at; size_t n; const weir_sum *sum; } sums;
+typedef struct sums {
+    weir_trainer *t;
+    void *at;
+    size_t n;
+    const weir_sum *sum;
+} sums;
 
 static weir_err sum_job(void *arg)
 {
@@ -24,7 +29,11 @@ weir_err weir_trainer_sum(weir_trainer *t, double *x, int n)
     return WEIR_OK;
 }
 
-typedef struct gathering { weir_trainer *t; uint64_t *all; size_t *off, *len; } gathering;
+typedef struct gathering {
+    weir_trainer *t;
+    uint64_t *all;
+    size_t *off, *len;
+} gathering;
 
 static weir_err gather_job(void *arg)
 {
@@ -126,7 +135,8 @@ weir_err weir_trainer_settle(weir_trainer *t)
 }
 
 /* Scores `n` test samples, whose indices are `every` apart, in one batch. */
-static weir_err score_batch(weir_trainer *t, uint64_t at, uint64_t every, int n, weir_pass *pass, weir_score *score)
+static weir_err score_batch(weir_trainer *t, uint64_t at, uint64_t every, int n, weir_pass *pass,
+                            weir_score *score)
 {
     uint64_t index[MOST];
     weir_pick pick = {.part = WEIR_TEST, .first = at, .index = index, .n = n};
@@ -135,7 +145,11 @@ static weir_err score_batch(weir_trainer *t, uint64_t at, uint64_t every, int n,
     for (int i = 0; i < n; i++)
         index[i] = at + (uint64_t)i * every;
     WEIR_TRY(t->data.data->get(t->data.self, &pick, batch));
-    weir_model_batch b = {.n = batch->n, .x = batch->x, .token = batch->token, .label = batch->label, .value = batch->value};
+    weir_model_batch b = {.n = batch->n,
+                          .x = batch->x,
+                          .token = batch->token,
+                          .label = batch->label,
+                          .value = batch->value};
     return weir_model_forward(t->model, &b, pass, score);
 }
 
@@ -161,7 +175,8 @@ static weir_err score_range(weir_trainer *t, uint64_t from, uint64_t to, weir_sc
 }
 
 /* Streams [from, to), some at a time, each from its first window to its last. */
-static weir_err score_streams(weir_trainer *t, uint64_t from, uint64_t to, uint64_t windows, weir_score *score)
+static weir_err score_streams(weir_trainer *t, uint64_t from, uint64_t to, uint64_t windows,
+                              weir_score *score)
 {
     int n;
 
@@ -178,7 +193,8 @@ static weir_err score_streams(weir_trainer *t, uint64_t from, uint64_t to, uint6
 
 weir_err weir_trainer_evaluate(weir_trainer *t, weir_score *score)
 {
-    uint64_t n = t->data.facts.count[WEIR_TEST], streams = (uint64_t)t->data.facts.streams[WEIR_TEST], whole = streams ? streams : n;
+    uint64_t n = t->data.facts.count[WEIR_TEST],
+             streams = (uint64_t)t->data.facts.streams[WEIR_TEST], whole = streams ? streams : n;
     int p = t->all.size, me = t->all.me;
     uint64_t from = weir_cut(whole, p, me), to = weir_cut(whole, p, me + 1);
     weir_score mine = {0};
@@ -187,7 +203,8 @@ weir_err weir_trainer_evaluate(weir_trainer *t, weir_score *score)
     weir_net_phase(t->net, WEIR_PHASE_EVAL, t->step);
     if (!t->eval_room.room)
         WEIR_TRY(weir_batch_new(&t->data.facts, t->eval_batch, t->arena, &t->eval_room));
-    if ((err = streams ? score_streams(t, from, to, n / streams, &mine) : score_range(t, from, to, &mine)))
+    if ((err = streams ? score_streams(t, from, to, n / streams, &mine)
+                       : score_range(t, from, to, &mine)))
         return weir_trainer_lost(t, err);
     double sum[] = {mine.loss, mine.count, mine.right, mine.squares};
     WEIR_TRY(weir_trainer_sum(t, sum, 4));
@@ -197,7 +214,8 @@ weir_err weir_trainer_evaluate(weir_trainer *t, weir_score *score)
 
 const char *weir_trainer_metric(const weir_trainer *t)
 {
-    static const char *const name[] = {[WEIR_CLASSES] = "accuracy", [WEIR_TOKENS] = "perplexity", [WEIR_VALUES] = "rmse"};
+    static const char *const name[] = {
+        [WEIR_CLASSES] = "accuracy", [WEIR_TOKENS] = "perplexity", [WEIR_VALUES] = "rmse"};
 
     return name[t->data.facts.target];
 }
@@ -207,8 +225,11 @@ double weir_trainer_value(const weir_trainer *t, const weir_score *s)
     if (s->count <= 0)
         return NAN;
     switch (t->data.facts.target) {
-    case WEIR_TOKENS: return exp(s->loss / s->count);
-    case WEIR_VALUES: return sqrt(s->squares / s->count) * t->data.facts.value_scale;
-    default: return s->right / s->count;
+    case WEIR_TOKENS:
+        return exp(s->loss / s->count);
+    case WEIR_VALUES:
+        return sqrt(s->squares / s->count) * t->data.facts.value_scale;
+    default:
+        return s->right / s->count;
     }
 }

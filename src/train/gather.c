@@ -7,8 +7,8 @@
 typedef struct field {
     char *name;
     float *whole;
-    size_t n;      /* of one worker, or of all streams */
-    bool each;     /* every worker has its own: rank 0 has all of them, one behind the other */
+    size_t n;  /* of one worker, or of all streams */
+    bool each; /* every worker has its own: rank 0 has all of them, one behind the other */
     bool written;
     struct field *next;
 } field;
@@ -44,7 +44,8 @@ static field *add_field(weir_gathered *g, const char *name, size_t whole, bool e
     field *f = WEIR_NEW(g->arena, field, 1);
     size_t rows = each && !g->t->all.me ? (size_t)g->t->all.size : 1;
 
-    if (!f || !(f->name = weir_copy_text(g->arena, name)) || !(f->whole = WEIR_NEW(g->arena, float, whole * rows)))
+    if (!f || !(f->name = weir_copy_text(g->arena, name)) ||
+        !(f->whole = WEIR_NEW(g->arena, float, whole *rows)))
         return NULL;
     f->n = whole;
     f->each = each;
@@ -53,7 +54,8 @@ static field *add_field(weir_gathered *g, const char *name, size_t whole, bool e
     return f;
 }
 
-static weir_err collect_range(weir_io *io, const char *name, float *x, size_t at, size_t n, size_t whole, weir_keep keep)
+static weir_err collect_range(weir_io *io, const char *name, float *x, size_t at, size_t n,
+                              size_t whole, weir_keep keep)
 {
     weir_gathered *g = ((pass *)io)->g;
     field *f;
@@ -84,7 +86,9 @@ static weir_err bring(weir_trainer *t, field *f)
     for (int i = 1; i < t->all.size; i++) {
         WEIR_TRY(weir_net_recv_wait(t->net, i, tag, f->whole + (size_t)i * f->n, bytes, &len));
         if (len != bytes)
-            return weir_fail(WEIR_MISFIT, "rank %d has %zu bytes of the state field %s, rank 0 has %zu", i, len, f->name, bytes);
+            return weir_fail(WEIR_MISFIT,
+                             "rank %d has %zu bytes of the state field %s, rank 0 has %zu", i, len,
+                             f->name, bytes);
     }
     return WEIR_OK;
 }
@@ -94,7 +98,8 @@ static weir_err sum_job(void *arg)
     weir_gathered *g = arg;
 
     for (field *f = g->first; f; f = f->next)
-        WEIR_TRY(f->each ? bring(g->t, f) : weir_allreduce(&g->t->coll, &g->t->all, f->whole, f->n, &weir_sum_f32));
+        WEIR_TRY(f->each ? bring(g->t, f)
+                         : weir_allreduce(&g->t->coll, &g->t->all, f->whole, f->n, &weir_sum_f32));
     return WEIR_OK;
 }
 
@@ -119,7 +124,8 @@ weir_err weir_gather_state(weir_trainer *t, weir_gathered **out)
 
 /* ---- writing ---- */
 
-static weir_err write_range(weir_io *io, const char *name, float *x, size_t at, size_t n, size_t whole, weir_keep keep)
+static weir_err write_range(weir_io *io, const char *name, float *x, size_t at, size_t n,
+                            size_t whole, weir_keep keep)
 {
     pass *p = (pass *)io;
     field *f = keep == WEIR_KEEP_STREAM || apart(keep) ? find(p->g, name) : NULL;
@@ -159,24 +165,31 @@ void weir_gathered_free(weir_gathered *g)
 
 /* ---- reading ---- */
 
-typedef struct dealing { weir_io io; const weir_dealt *d; weir_io *real; } dealing;
+typedef struct dealing {
+    weir_io io;
+    const weir_dealt *d;
+    weir_io *real;
+} dealing;
 
 /* x += a times what worker `row` had. */
-static weir_err add_row(dealing *d, const char *name, float *x, size_t at, size_t n, size_t whole, int row, float a)
+static weir_err add_row(dealing *d, const char *name, float *x, size_t at, size_t n, size_t whole,
+                        int row, float a)
 {
     float *other = malloc(n * sizeof *other + 1);
     weir_err err;
 
     if (!other)
         return weir_fail_nomem(n * sizeof *other);
-    err = d->real->range(d->real, name, other, (size_t)row * whole + at, n, whole * (size_t)d->d->saved, WEIR_KEEP_SAME);
+    err = d->real->range(d->real, name, other, (size_t)row * whole + at, n,
+                         whole * (size_t)d->d->saved, WEIR_KEEP_SAME);
     if (!err)
         weir_vec_best()->axpy(x, a, other, n);
     free(other);
     return err;
 }
 
-static weir_err deal_range(weir_io *io, const char *name, float *x, size_t at, size_t n, size_t whole, weir_keep keep)
+static weir_err deal_range(weir_io *io, const char *name, float *x, size_t at, size_t n,
+                           size_t whole, weir_keep keep)
 {
     dealing *d = (dealing *)io;
     int saved = d->d->saved, now = d->d->now, me = d->d->me;
@@ -184,11 +197,13 @@ static weir_err deal_range(weir_io *io, const char *name, float *x, size_t at, s
     if (!apart(keep))
         return d->real->range(d->real, name, x, at, n, whole, keep);
     if (saved == now)
-        return d->real->range(d->real, name, x, (size_t)me * whole + at, n, whole * (size_t)saved, WEIR_KEEP_SAME);
+        return d->real->range(d->real, name, x, (size_t)me * whole + at, n, whole * (size_t)saved,
+                              WEIR_KEEP_SAME);
     memset(x, 0, n * sizeof *x);
     for (int row = 0; row < saved; row++)
         if (keep == WEIR_KEEP_MEAN || row % now == me)
-            WEIR_TRY(add_row(d, name, x, at, n, whole, row, keep == WEIR_KEEP_MEAN ? 1 / (float)saved : 1));
+            WEIR_TRY(add_row(d, name, x, at, n, whole, row,
+                             keep == WEIR_KEEP_MEAN ? 1 / (float)saved : 1));
     return WEIR_OK;
 }
 
@@ -201,7 +216,9 @@ static weir_err deal_u64(weir_io *io, const char *name, uint64_t *x, size_t n, w
 
 weir_err weir_dealt_state(void *dealt, weir_io *real)
 {
-    dealing d = {.io = {.loading = true, .range = deal_range, .u64 = deal_u64}, .d = dealt, .real = real};
+    dealing d = {.io = {.loading = true, .range = deal_range, .u64 = deal_u64},
+                 .d = dealt,
+                 .real = real};
 
     return d.d->state(d.d->arg, &d.io);
 }

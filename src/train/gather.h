@@ -1,11 +1,13 @@
 /* gather.h - state that differs between workers, made whole for the checkpoint that rank 0 writes.
  *
- * Fields kept by stream (WEIR_KEEP_STREAM) are ranges of one field over all streams: every worker puts its own range into zeros, and the sum
- * over the workers is the field. Read back, each worker takes the range of the streams it has then.
+ * Fields kept by stream (WEIR_KEEP_STREAM) are ranges of one field over all streams: every worker
+ * puts its own range into zeros, and the sum over the workers is the field. Read back, each worker
+ * takes the range of the streams it has then.
  *
- * Fields of which each worker has its own (WEIR_KEEP_SUM, WEIR_KEEP_MEAN) are written one worker behind the other. Read back by as many workers,
- * each takes its own. By another number: sums are dealt out (worker i of q takes what i, i + q, ... had), so that nothing is lost or scaled; of means
- * everybody takes the mean. */
+ * Fields of which each worker has its own (WEIR_KEEP_SUM, WEIR_KEEP_MEAN) are written one worker
+ * behind the other. Read back by as many workers, each takes its own. By another number: sums are
+ * dealt out (worker i of q takes what i, i + q, ... had), so that nothing is lost or scaled; of
+ * means everybody takes the mean. */
 #ifndef WEIR_TRAIN_GATHER_H
 #define WEIR_TRAIN_GATHER_H
 #include "train/trainer.h"
@@ -14,7 +16,8 @@ typedef struct weir_gathered weir_gathered;
 
 /* On all ranks: sums what differs. The result holds copies; free it when the save has returned. */
 weir_err weir_gather_state(weir_trainer *, weir_gathered **);
-/* The whole state, as weir_trainer_state lists it, with gathered fields in place of this worker's ranges: a checkpoint's callback. */
+/* The whole state, as weir_trainer_state lists it, with gathered fields in place of this worker's
+ * ranges: a checkpoint's callback. */
 weir_err weir_gathered_state(void *gathered, weir_io *);
 void weir_gathered_free(weir_gathered *); /* NULL is allowed */
 

@@ -61,7 +61,8 @@ weir_err weir_journal_write(weir_journal *j, weir_json *event)
     if (j->file)
         bad = fputs(text, j->file) < 0 || fputc('\n', j->file) < 0 || fflush(j->file);
     free(text);
-    return bad ? weir_fail(WEIR_DISK, "%s: cannot be written: %s", j->set.path, strerror(errno)) : WEIR_OK;
+    return bad ? weir_fail(WEIR_DISK, "%s: cannot be written: %s", j->set.path, strerror(errno))
+               : WEIR_OK;
 }
 
 void weir_journal_say(weir_journal *j, const char *format, ...)
@@ -111,5 +112,6 @@ weir_err weir_journal_close(weir_journal *j)
     bad = j->file && fclose(j->file);
     free(j->path);
     free(j);
-    return bad ? weir_fail(WEIR_DISK, "the log could not be written whole: %s", strerror(errno)) : WEIR_OK;
+    return bad ? weir_fail(WEIR_DISK, "the log could not be written whole: %s", strerror(errno))
+               : WEIR_OK;
 }

@@ -1,5 +1,5 @@
-/* journal.h - what a run tells: the log, a JSON object a line, and progress for people. Rank 0 has one; the others' is NULL, and
- * every verb takes NULL. */
+/* journal.h - what a run tells: the log, a JSON object a line, and progress for people. Rank 0 has
+ * one; the others' is NULL, and every verb takes NULL. */
 #ifndef WEIR_TRAIN_JOURNAL_H
 #define WEIR_TRAIN_JOURNAL_H
 #include "core/json.h"
@@ -9,10 +9,10 @@
 typedef struct weir_journal weir_journal;
 
 typedef struct weir_journal_setup {
-    const char *path;  /* NULL: no file */
-    double began;      /* when the run began */
-    FILE *people;      /* where progress goes; NULL: nowhere */
-    bool live;         /* people is a terminal: one line, rewritten */
+    const char *path; /* NULL: no file */
+    double began;     /* when the run began */
+    FILE *people;     /* where progress goes; NULL: nowhere */
+    bool live;        /* people is a terminal: one line, rewritten */
     void (*event)(void *, const char *json);
     void *arg;
     weir_rt *rt;
@@ -21,12 +21,15 @@ typedef struct weir_journal_setup {
 weir_err weir_journal_open(const weir_journal_setup *, weir_journal **);
 /* Somebody will see what is written. */
 bool weir_journal_logs(const weir_journal *);
-/* An event with its time; give it to weir_journal_write, which frees it. A write that fails is WEIR_DISK. NULL journal: NULL. */
+/* An event with its time; give it to weir_journal_write, which frees it. A write that fails is
+ * WEIR_DISK. NULL journal: NULL. */
 weir_json *weir_journal_event(weir_journal *, const char *event);
 weir_err weir_journal_write(weir_journal *, weir_json *);
 /* A line that stays, and one that is rewritten at most some times a second (only on a terminal). */
-void weir_journal_say(weir_journal *, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void weir_journal_say(weir_journal *, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 bool weir_journal_live_due(weir_journal *);
-void weir_journal_live(weir_journal *, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void weir_journal_live(weir_journal *, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 weir_err weir_journal_close(weir_journal *);
 #endif

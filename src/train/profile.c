@@ -23,7 +23,10 @@ void weir_profile_clear(weir_profile *p)
     p->steps = 0;
 }
 
-static int64_t nanoseconds(const weir_profile *p, int piece) { return llround(weir_profile_cost(p, piece) * 1e9); }
+static int64_t nanoseconds(const weir_profile *p, int piece)
+{
+    return llround(weir_profile_cost(p, piece) * 1e9);
+}
 
 static char *write_text(const weir_profile *p)
 {
@@ -55,7 +58,8 @@ weir_err weir_profile_save(const weir_profile *p, const char *path)
     if (!text)
         return weir_fail_nomem(0);
     err = weir_file_create(path, &f);
-    if (!err && ((err = weir_file_write(f, text, strlen(text))) || (err = weir_file_write(f, "\n", 1))))
+    if (!err &&
+        ((err = weir_file_write(f, text, strlen(text))) || (err = weir_file_write(f, "\n", 1))))
         weir_file_drop(f);
     else if (!err)
         err = weir_file_commit(f);
@@ -68,17 +72,23 @@ static weir_err fill(const weir_json *j, const char *path, int stages, weir_prof
     const weir_json *back = weir_json_get(j, "backward_ns");
     int64_t ns[3], x;
 
-    if (!back || !weir_json_get_int(j, "forward_ns", &ns[0]) || !weir_json_get_int(j, "rest_ns", &ns[1]) || !weir_json_get_int(j, "update_ns", &ns[2]))
-        return weir_fail(WEIR_INVALID, "%s: forward_ns, backward_ns, rest_ns and update_ns were expected in a profile", path);
+    if (!back || !weir_json_get_int(j, "forward_ns", &ns[0]) ||
+        !weir_json_get_int(j, "rest_ns", &ns[1]) || !weir_json_get_int(j, "update_ns", &ns[2]))
+        return weir_fail(
+            WEIR_INVALID,
+            "%s: forward_ns, backward_ns, rest_ns and update_ns were expected in a profile", path);
     if (weir_json_length(back) != (size_t)stages)
-        return weir_fail(WEIR_MISFIT, "%s: the profile has %zu stages of backward, this model %d: it is of another model", path, weir_json_length(back),
-                         stages);
+        return weir_fail(
+            WEIR_MISFIT,
+            "%s: the profile has %zu stages of backward, this model %d: it is of another model",
+            path, weir_json_length(back), stages);
     p->second[WEIR_COST_FORWARD] = (double)ns[0] * 1e-9;
     p->second[weir_cost_rest(p)] = (double)ns[1] * 1e-9;
     p->second[weir_cost_update(p)] = (double)ns[2] * 1e-9;
     for (int i = 0; i < stages; i++) {
         if (!weir_json_int_at(back, (size_t)i, &x))
-            return weir_fail(WEIR_INVALID, "%s: backward_ns holds something that is no whole number", path);
+            return weir_fail(WEIR_INVALID,
+                             "%s: backward_ns holds something that is no whole number", path);
         p->second[WEIR_COST_BACK + i] = (double)x * 1e-9;
     }
     for (int i = 0; i < weir_profile_pieces(p); i++)

@@ -18,7 +18,8 @@ void weir_tally_step(weir_tally *y, const weir_step_report *r)
     y->loss_n += (double)r->samples;
 }
 
-void weir_tally_evaluated(weir_tally *y, const weir_trainer *t, const weir_score *score, double seconds)
+void weir_tally_evaluated(weir_tally *y, const weir_trainer *t, const weir_score *score,
+                          double seconds)
 {
     bool more_is_better = t->data.facts.target == WEIR_CLASSES;
 
@@ -37,9 +38,13 @@ weir_err weir_report_start(weir_journal *j, const weir_trainer *t)
 
     if (t->step)
         weir_journal_say(j, "resumed from %s at step %llu", s->resume, (unsigned long long)t->step);
-    weir_journal_say(j, "weir %s: %s, %zu parameters, on %s: %d worker%s x %d thread%s, batch %lld, %s, codec %s, %s over %s", WEIR_VERSION,
-                     s->model, t->params, s->data, t->all.size, t->all.size > 1 ? "s" : "", t->threads, t->threads > 1 ? "s" : "",
-                     (long long)s->batch, s->exchange, s->codec, t->coll.coll->plug.name, weir_net_name(t->net));
+    weir_journal_say(j,
+                     "weir %s: %s, %zu parameters, on %s: %d worker%s x %d thread%s, batch %lld, "
+                     "%s, codec %s, %s over %s",
+                     WEIR_VERSION, s->model, t->params, s->data, t->all.size,
+                     t->all.size > 1 ? "s" : "", t->threads, t->threads > 1 ? "s" : "",
+                     (long long)s->batch, s->exchange, s->codec, t->coll.coll->plug.name,
+                     weir_net_name(t->net));
     if (!e)
         return WEIR_OK;
     weir_json_put_text(e, "version", WEIR_VERSION);
@@ -63,7 +68,8 @@ weir_err weir_report_start(weir_journal *j, const weir_trainer *t)
 static weir_err warn_of(weir_journal *j, const weir_trainer *t, const weir_rival *r)
 {
     char text[WEIR_WARNINGS][WEIR_WHY_MAX];
-    weir_plans plans = {r->codec, r->feedback, t->lane->optim, t->set->codec, t->set->lr, (double)t->steps, (double)t->epoch_steps};
+    weir_plans plans = {r->codec,   r->feedback,      t->lane->optim,        t->set->codec,
+                        t->set->lr, (double)t->steps, (double)t->epoch_steps};
     int n = weir_warnings(&plans, text);
 
     for (int i = 0; i < n; i++) {
@@ -86,12 +92,16 @@ weir_err weir_report_warnings(weir_journal *j, const weir_trainer *t)
 }
 
 /* What a dense float32 ring all-reduce sends in one step, over all ranks. */
-static double dense_bytes(const weir_trainer *t) { return 8.0 * (double)t->params * (t->all.size - 1); }
+static double dense_bytes(const weir_trainer *t)
+{
+    return 8.0 * (double)t->params * (t->all.size - 1);
+}
 
 void weir_report_live(weir_journal *j, const weir_trainer *t, const weir_step_report *r)
 {
-    weir_journal_live(j, "step %llu of %llu  epoch %.2f  loss %.4f  rate %.4g  %.0f samples/s", (unsigned long long)r->step,
-                      (unsigned long long)t->steps, r->epoch, r->loss, r->rate, (double)r->samples / r->seconds);
+    weir_journal_live(j, "step %llu of %llu  epoch %.2f  loss %.4f  rate %.4g  %.0f samples/s",
+                      (unsigned long long)r->step, (unsigned long long)t->steps, r->epoch, r->loss,
+                      r->rate, (double)r->samples / r->seconds);
 }
 
 weir_err weir_report_step(weir_journal *j, const weir_trainer *t, const weir_step_report *r)
@@ -159,8 +169,10 @@ weir_err weir_report_choice(weir_journal *j, const weir_trainer *t)
     if (!c)
         return WEIR_OK;
     if (c->taken != c->before || !strcmp(c->why, "first"))
-        weir_journal_say(j, "step %llu  codec %s taken: %.2f ms a step, predicted %.2f; dense %.2f", (unsigned long long)c->step, c->policy[c->taken].name,
-                         1e3 * c->policy[c->taken].measured, 1e3 * c->policy[c->taken].predicted, 1e3 * c->policy[0].last);
+        weir_journal_say(j, "step %llu  codec %s taken: %.2f ms a step, predicted %.2f; dense %.2f",
+                         (unsigned long long)c->step, c->policy[c->taken].name,
+                         1e3 * c->policy[c->taken].measured, 1e3 * c->policy[c->taken].predicted,
+                         1e3 * c->policy[0].last);
     if (!(e = weir_journal_event(j, "choice")))
         return WEIR_OK;
     weir_json_put_int(e, "step", (int64_t)c->step);
@@ -174,9 +186,12 @@ weir_err weir_report_eval(weir_journal *j, const weir_trainer *t, weir_tally *y)
     char trained[40] = ""; /* nothing, where a resumed run has no step left */
 
     if (y->steps)
-        snprintf(trained, sizeof trained, "  train loss %.4f", y->loss_n > 0 ? y->loss_sum / y->loss_n : y->loss);
-    weir_journal_say(j, "epoch %.2f  step %llu%s  test loss %.4f  %s %.4f  %.0f samples/s", (double)t->step / (double)t->epoch_steps,
-                     (unsigned long long)t->step, trained, y->eval_loss, weir_trainer_metric(t), y->value, y->train_s > 0 ? (double)y->samples / y->train_s : 0);
+        snprintf(trained, sizeof trained, "  train loss %.4f",
+                 y->loss_n > 0 ? y->loss_sum / y->loss_n : y->loss);
+    weir_journal_say(j, "epoch %.2f  step %llu%s  test loss %.4f  %s %.4f  %.0f samples/s",
+                     (double)t->step / (double)t->epoch_steps, (unsigned long long)t->step, trained,
+                     y->eval_loss, weir_trainer_metric(t), y->value,
+                     y->train_s > 0 ? (double)y->samples / y->train_s : 0);
     y->loss_sum = y->loss_n = 0;
     if (!e)
         return WEIR_OK;
@@ -188,7 +203,8 @@ weir_err weir_report_eval(weir_journal *j, const weir_trainer *t, weir_tally *y)
     return weir_journal_write(j, e);
 }
 
-weir_err weir_report_checkpoint(weir_journal *j, uint64_t step, const char *path, uint64_t bytes, double seconds)
+weir_err weir_report_checkpoint(weir_journal *j, uint64_t step, const char *path, uint64_t bytes,
+                                double seconds)
 {
     weir_json *e = weir_journal_event(j, "checkpoint");
 
@@ -217,8 +233,9 @@ weir_err weir_report_fault(weir_journal *j, const weir_fault *f, const char *act
     return weir_journal_write(j, e);
 }
 
-static weir_err write_end(weir_journal *j, const weir_trainer *t, const weir_tally *y, double wall_s, int stopped, const double *sent,
-                          int replicas, const weir_result *result)
+static weir_err write_end(weir_journal *j, const weir_trainer *t, const weir_tally *y,
+                          double wall_s, int stopped, const double *sent, int replicas,
+                          const weir_result *result)
 {
     double dense = dense_bytes(t) * (double)y->steps, warm = dense_bytes(t) * (double)t->warm_steps;
     weir_json *e = weir_journal_event(j, "end");
@@ -249,26 +266,39 @@ static weir_err write_end(weir_journal *j, const weir_trainer *t, const weir_tal
     return weir_journal_write(j, e);
 }
 
-weir_err weir_report_end(weir_journal *j, weir_trainer *t, const weir_tally *y, double wall_s, int stopped, weir_result *result)
+weir_err weir_report_end(weir_journal *j, weir_trainer *t, const weir_tally *y, double wall_s,
+                         int stopped, weir_result *result)
 {
     double sent[] = {(double)t->sent, (double)t->warm_sent};
     char less[120] = "";
     int replicas;
 
-    *result = (weir_result){.steps = t->step, .samples = t->samples, .loss = y->loss, .metric = weir_trainer_metric(t), .value = y->value,
-                            .samples_per_s = y->train_s > 0 ? (double)y->samples / y->train_s : 0, .params_hash = weir_trainer_hash(t)};
+    *result = (weir_result){.steps = t->step,
+                            .samples = t->samples,
+                            .loss = y->loss,
+                            .metric = weir_trainer_metric(t),
+                            .value = y->value,
+                            .samples_per_s = y->train_s > 0 ? (double)y->samples / y->train_s : 0,
+                            .params_hash = weir_trainer_hash(t)};
     WEIR_TRY(weir_trainer_replicas(t, &replicas));
     WEIR_TRY(weir_trainer_sum(t, sent, 2));
     WEIR_TRY(write_end(j, t, y, wall_s, stopped, sent, replicas, result));
     if (strcmp(t->set->codec, "none") && sent[0] > 0 && t->warm_steps)
-        snprintf(less, sizeof less, ", 1/%.1f of the bytes of dense training (1/%.1f after warm-up)", dense_bytes(t) * (double)y->steps / sent[0], dense_bytes(t) * (double)t->warm_steps / sent[1]);
+        snprintf(less, sizeof less,
+                 ", 1/%.1f of the bytes of dense training (1/%.1f after warm-up)",
+                 dense_bytes(t) * (double)y->steps / sent[0],
+                 dense_bytes(t) * (double)t->warm_steps / sent[1]);
     if (stopped)
-        weir_journal_say(j, "stopped by signal %d at step %llu%s%s", stopped, (unsigned long long)t->step,
-                         t->set->out ? ", saved in " : "", t->set->out ? t->set->out : "");
+        weir_journal_say(j, "stopped by signal %d at step %llu%s%s", stopped,
+                         (unsigned long long)t->step, t->set->out ? ", saved in " : "",
+                         t->set->out ? t->set->out : "");
     else
-        weir_journal_say(j, "done: %s %.4f (best %.4f), %llu samples in %.1f s, %.0f samples/s%s", result->metric, y->value, y->best,
-                         (unsigned long long)y->samples, wall_s, result->samples_per_s, less);
+        weir_journal_say(j, "done: %s %.4f (best %.4f), %llu samples in %.1f s, %.0f samples/s%s",
+                         result->metric, y->value, y->best, (unsigned long long)y->samples, wall_s,
+                         result->samples_per_s, less);
     if (replicas > 1)
-        return weir_fail(WEIR_DIVERGED, "the replicas disagree: %d different parameter vectors on %d ranks", replicas, t->all.size);
+        return weir_fail(WEIR_DIVERGED,
+                         "the replicas disagree: %d different parameter vectors on %d ranks",
+                         replicas, t->all.size);
     return WEIR_OK;
 }

@@ -1,4 +1,5 @@
-/* report.h - what is counted over a run, and the log's events (CONTRACT.md names their keys). All take a NULL journal. */
+/* report.h - what is counted over a run, and the log's events (CONTRACT.md names their keys). All
+ * take a NULL journal. */
 #ifndef WEIR_TRAIN_REPORT_H
 #define WEIR_TRAIN_REPORT_H
 #include "train/trainer.h"
@@ -7,9 +8,9 @@
 typedef struct weir_tally {
     uint64_t steps, samples;
     double train_s, eval_s;
-    double loss;              /* of the last step */
-    double loss_sum, loss_n;  /* over the samples since the last evaluation, for people */
-    double value, eval_loss;  /* of the last evaluation */
+    double loss;             /* of the last step */
+    double loss_sum, loss_n; /* over the samples since the last evaluation, for people */
+    double value, eval_loss; /* of the last evaluation */
     double best;
     bool evaluated;
 } weir_tally;
@@ -23,10 +24,13 @@ void weir_report_live(weir_journal *, const weir_trainer *, const weir_step_repo
 weir_err weir_report_step(weir_journal *, const weir_trainer *, const weir_step_report *);
 /* Which codecs are used from now on, if that was looked at since the last call. */
 weir_err weir_report_choice(weir_journal *, const weir_trainer *);
-void weir_report_put_choice(weir_json *, const weir_choice *); /* what was taken, with the times of all */
+/* what was taken, with the times of all */
+void weir_report_put_choice(weir_json *, const weir_choice *);
 weir_err weir_report_eval(weir_journal *, const weir_trainer *, weir_tally *);
-weir_err weir_report_checkpoint(weir_journal *, uint64_t step, const char *path, uint64_t bytes, double seconds);
+weir_err weir_report_checkpoint(weir_journal *, uint64_t step, const char *path, uint64_t bytes,
+                                double seconds);
 weir_err weir_report_fault(weir_journal *, const weir_fault *, const char *action);
 /* Gathers hashes and bytes from all ranks, so every rank calls it; fills the result. */
-weir_err weir_report_end(weir_journal *, weir_trainer *, const weir_tally *, double wall_s, int stopped, weir_result *);
+weir_err weir_report_end(weir_journal *, weir_trainer *, const weir_tally *, double wall_s,
+                         int stopped, weir_result *);
 #endif

@@ -32,7 +32,10 @@ weir_err weir_run_new(weir_run **run)
     return WEIR_OK;
 }
 
-weir_err weir_run_set(weir_run *run, const char *key, const char *value) { return kept(run, weir_settings_set(&run->set, key, value)); }
+weir_err weir_run_set(weir_run *run, const char *key, const char *value)
+{
+    return kept(run, weir_settings_set(&run->set, key, value));
+}
 
 void weir_run_on_event(weir_run *run, void (*event)(void *, const char *), void *arg)
 {
@@ -51,13 +54,19 @@ static weir_err train(weir_run *run, weir_result *result)
     WEIR_TRY(weir_settings_check(&s));
     WEIR_TRY(weir_settings_place(&s, &place));
     WEIR_TRY(weir_settings_simulated(&s, &place, &simulated));
-    if (weir_settings_given(&s, "workers") && s.workers > 1 && place.size == 1 && !simulated) /* what a resumed run had says nothing of this one */
-        return weir_fail(WEIR_MISFIT, "a run in a process of yours is one rank: start the process %lld times with RANK and WORLD_SIZE set",
+    /* what a resumed run had says nothing of this one */
+    if (weir_settings_given(&s, "workers") && s.workers > 1 && place.size == 1 && !simulated)
+        return weir_fail(WEIR_MISFIT,
+                         "a run in a process of yours is one rank: start the process %lld times "
+                         "with RANK and WORLD_SIZE set",
                          (long long)s.workers);
     return weir_train_run(&s, &place, &run->hooks, result, &stopped);
 }
 
-weir_err weir_run_train(weir_run *run, weir_result *result) { return kept(run, train(run, result)); }
+weir_err weir_run_train(weir_run *run, weir_result *result)
+{
+    return kept(run, train(run, result));
+}
 
 const char *weir_run_error(const weir_run *run) { return run->why; }
 

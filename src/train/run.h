@@ -1,4 +1,5 @@
-/* run.h - a whole run of one rank: opens the world, trains, tells. What the command line and the embedding API both call. */
+/* run.h - a whole run of one rank: opens the world, trains, tells. What the command line and the
+ * embedding API both call. */
 #ifndef WEIR_TRAIN_RUN_H
 #define WEIR_TRAIN_RUN_H
 #include "core/json.h"
@@ -12,25 +13,36 @@ enum { WEIR_STOP_AT_ONCE = -1 };
 
 /* What the caller lends. All may be NULL. */
 typedef struct weir_hooks {
-    atomic_int *stop; /* set to a signal's number: checkpoint, then leave. It may begin as WEIR_STOP_AT_ONCE, and is 0 once all ranks have met */
-    FILE *people;     /* progress */
-    bool live;        /* it is a terminal */
+    /* set to a signal's number: checkpoint, then leave. It may begin as WEIR_STOP_AT_ONCE, and is 0
+     * once all ranks have met */
+    atomic_int *stop;
+    FILE *people; /* progress */
+    bool live;    /* it is a terminal */
     void (*event)(void *, const char *json);
     void *arg;
 } weir_hooks;
 
 /* *stopped: the signal the run stopped for, 0 if it ran to its end. */
-weir_err weir_train_run(const weir_settings *, const weir_place *, const weir_hooks *, weir_result *, int *stopped);
+weir_err weir_train_run(const weir_settings *, const weir_place *, const weir_hooks *,
+                        weir_result *, int *stopped);
 /* The test part by the weights of a checkpoint: prints nothing, fills result. */
-weir_err weir_eval_run(const char *checkpoint, const weir_settings *, const weir_place *, weir_result *);
+weir_err weir_eval_run(const char *checkpoint, const weir_settings *, const weir_place *,
+                       weir_result *);
 
-/* Times `steps` whole steps after 3 untimed ones; one JSON object to `out` on rank 0, as CONTRACT's `bench compute|train`. */
-typedef struct weir_bench { const char *kind; uint64_t steps; bool json; FILE *out; } weir_bench;
+/* Times `steps` whole steps after 3 untimed ones; one JSON object to `out` on rank 0, as CONTRACT's
+ * `bench compute|train`. */
+typedef struct weir_bench {
+    const char *kind;
+    uint64_t steps;
+    bool json;
+    FILE *out;
+} weir_bench;
 weir_err weir_bench_run(const weir_settings *, const weir_place *, const weir_bench *);
 /* A line per collective. `coll` NULL: every one that fits. */
 /* One codec, or all (spec NULL), on so many floats, as CONTRACT's `bench codec`. */
 weir_err weir_bench_codec(const char *spec, size_t floats, bool json, FILE *out);
-weir_err weir_bench_allreduce(const weir_settings *, const weir_place *, const char *coll, size_t floats, bool json, FILE *out);
+weir_err weir_bench_allreduce(const weir_settings *, const weir_place *, const char *coll,
+                              size_t floats, bool json, FILE *out);
 /* What every bench prints: the line as JSON, or the text. */
 weir_err weir_bench_print(FILE *out, weir_json *line, bool json, const char *text);
 #endif

@@ -11,7 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "arrays are written as they lie in memory");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+               "arrays are written as they lie in memory");
 
 enum { SEAL_AT = sizeof WEIR_ST_SEAL - 1, DIGITS = WEIR_ST_SUM - 1 };
 
@@ -35,8 +36,12 @@ static weir_err parse_text(void *arg, const char *key, const weir_json *value)
     const char *text;
 
     (void)value;
-    if (!weir_st_name_ok(key) || !weir_json_get_text(weir_json_get(st->json, "__metadata__"), key, &text))
-        return weir_fail(WEIR_DAMAGED, "%s: the header's __metadata__ holds something that is not a text under a name", st->what);
+    if (!weir_st_name_ok(key) ||
+        !weir_json_get_text(weir_json_get(st->json, "__metadata__"), key, &text))
+        return weir_fail(
+            WEIR_DAMAGED,
+            "%s: the header's __metadata__ holds something that is not a text under a name",
+            st->what);
     return WEIR_OK;
 }
 
@@ -52,24 +57,30 @@ static weir_err parse_type(const weir_st *st, const weir_json *entry, weir_st_te
     const char *type;
 
     if (!weir_json_get_text(entry, "dtype", &type) || !weir_st_type_find(type, &t->type))
-        return weir_fail(WEIR_DAMAGED, "%s: tensor '%s' has no dtype that is F32, F64, U64, I64 or U8", st->what, t->name);
+        return weir_fail(WEIR_DAMAGED,
+                         "%s: tensor '%s' has no dtype that is F32, F64, U64, I64 or U8", st->what,
+                         t->name);
     return WEIR_OK;
 }
 
 /* The shape, and how many bytes it takes. */
-static weir_err parse_shape(const weir_st *st, const weir_json *entry, weir_st_tensor *t, uint64_t *bytes)
+static weir_err parse_shape(const weir_st *st, const weir_json *entry, weir_st_tensor *t,
+                            uint64_t *bytes)
 {
     const weir_json *shape = weir_json_get(entry, "shape");
     size_t dims = shape ? weir_json_length(shape) : 0;
 
     if (!shape || dims > WEIR_ST_DIMS)
-        return weir_fail(WEIR_DAMAGED, "%s: tensor '%s' has no shape of at most %d dimensions", st->what, t->name, WEIR_ST_DIMS);
+        return weir_fail(WEIR_DAMAGED, "%s: tensor '%s' has no shape of at most %d dimensions",
+                         st->what, t->name, WEIR_ST_DIMS);
     *bytes = weir_st_type_size(t->type);
     for (size_t i = 0; i < dims; i++) {
         if (!weir_json_int_at(shape, i, &t->dim[i]) || t->dim[i] < 0)
-            return weir_fail(WEIR_DAMAGED, "%s: a dimension of tensor '%s' is not a size", st->what, t->name);
+            return weir_fail(WEIR_DAMAGED, "%s: a dimension of tensor '%s' is not a size", st->what,
+                             t->name);
         if (__builtin_mul_overflow(*bytes, (uint64_t)t->dim[i], bytes))
-            return weir_fail(WEIR_DAMAGED, "%s: tensor '%s' is larger than any memory", st->what, t->name);
+            return weir_fail(WEIR_DAMAGED, "%s: tensor '%s' is larger than any memory", st->what,
+                             t->name);
     }
     t->dims = (int)dims;
     return WEIR_OK;
@@ -80,11 +91,15 @@ static weir_err parse_place(const weir_st *st, const weir_json *entry, weir_st_t
     const weir_json *place = weir_json_get(entry, "data_offsets");
     int64_t from, to;
 
-    if (!place || weir_json_length(place) != 2 || !weir_json_int_at(place, 0, &from) || !weir_json_int_at(place, 1, &to))
-        return weir_fail(WEIR_DAMAGED, "%s: tensor '%s' has no pair of data_offsets", st->what, t->name);
+    if (!place || weir_json_length(place) != 2 || !weir_json_int_at(place, 0, &from) ||
+        !weir_json_int_at(place, 1, &to))
+        return weir_fail(WEIR_DAMAGED, "%s: tensor '%s' has no pair of data_offsets", st->what,
+                         t->name);
     if (from < 0 || to < from || (uint64_t)to > st->data)
-        return weir_fail(WEIR_DAMAGED, "%s: tensor '%s' lies at %" PRId64 "..%" PRId64 " of %" PRIu64 " bytes of data", st->what,
-                         t->name, from, to, st->data);
+        return weir_fail(WEIR_DAMAGED,
+                         "%s: tensor '%s' lies at %" PRId64 "..%" PRId64 " of %" PRIu64
+                         " bytes of data",
+                         st->what, t->name, from, to, st->data);
     t->at = (uint64_t)from;
     t->bytes = (uint64_t)(to - from);
     return WEIR_OK;
@@ -111,16 +126,19 @@ static weir_err parse_entry(void *arg, const char *key, const weir_json *entry)
     if (!strcmp(key, "__metadata__"))
         return parse_metadata(st, entry);
     if (!weir_st_name_ok(key))
-        return weir_fail(WEIR_DAMAGED, "%s: a tensor's name is empty, over %d bytes or holds control characters", st->what,
-                         WEIR_ST_NAME);
+        return weir_fail(WEIR_DAMAGED,
+                         "%s: a tensor's name is empty, over %d bytes or holds control characters",
+                         st->what, WEIR_ST_NAME);
     if (!weir_json_is_object(entry))
-        return weir_fail(WEIR_DAMAGED, "%s: what the header says of '%s' is not an object", st->what, key);
+        return weir_fail(WEIR_DAMAGED, "%s: what the header says of '%s' is not an object",
+                         st->what, key);
     WEIR_TRY(parse_type(st, entry, &t));
     WEIR_TRY(parse_shape(st, entry, &t, &bytes));
     WEIR_TRY(parse_place(st, entry, &t));
     if (bytes != t.bytes)
-        return weir_fail(WEIR_DAMAGED, "%s: tensor '%s' has %" PRIu64 " bytes, its shape and type take %" PRIu64, st->what, key,
-                         t.bytes, bytes);
+        return weir_fail(WEIR_DAMAGED,
+                         "%s: tensor '%s' has %" PRIu64 " bytes, its shape and type take %" PRIu64,
+                         st->what, key, t.bytes, bytes);
     if (st->count == st->room)
         WEIR_TRY(grow(st));
     st->tensor[st->count++] = t;
@@ -145,10 +163,13 @@ static weir_err check_places(weir_st *st)
         qsort(st->tensor, st->count, sizeof *st->tensor, by_place);
     for (size_t i = 0; i < st->count; end += st->tensor[i++].bytes)
         if (st->tensor[i].at != end)
-            return weir_fail(WEIR_DAMAGED, "%s: tensor '%s' begins at byte %" PRIu64 " of the data, %" PRIu64 " was expected",
+            return weir_fail(WEIR_DAMAGED,
+                             "%s: tensor '%s' begins at byte %" PRIu64 " of the data, %" PRIu64
+                             " was expected",
                              st->what, st->tensor[i].name, st->tensor[i].at, end);
     if (end != st->data)
-        return weir_fail(WEIR_DAMAGED, "%s: its tensors take %" PRIu64 " bytes, it holds %" PRIu64, st->what, end, st->data);
+        return weir_fail(WEIR_DAMAGED, "%s: its tensors take %" PRIu64 " bytes, it holds %" PRIu64,
+                         st->what, end, st->data);
     return WEIR_OK;
 }
 
@@ -223,7 +244,9 @@ static weir_err header_length(weir_st *st, const unsigned char first[8], uint64_
     for (int i = 7; i >= 0; i--)
         n = n << 8 | first[i];
     if (n < 2 || n > WEIR_ST_HEADER_MAX || n > whole - 8)
-        return weir_fail(WEIR_DAMAGED, "%s: its header would have %" PRIu64 " bytes, the file has %" PRIu64, st->what, n, whole);
+        return weir_fail(WEIR_DAMAGED,
+                         "%s: its header would have %" PRIu64 " bytes, the file has %" PRIu64,
+                         st->what, n, whole);
     st->length = (size_t)n;
     st->data = whole - 8 - n;
     if (!(st->header = malloc(st->length + 1)))
@@ -234,7 +257,8 @@ static weir_err header_length(weir_st *st, const unsigned char first[8], uint64_
 
 static weir_err too_short(const char *what, uint64_t whole)
 {
-    return weir_fail(WEIR_DAMAGED, "%s: %" PRIu64 " bytes are too few for a safetensors file", what, whole);
+    return weir_fail(WEIR_DAMAGED, "%s: %" PRIu64 " bytes are too few for a safetensors file", what,
+                     whole);
 }
 
 static weir_err parse_memory(weir_st *st, const unsigned char *bytes, size_t have, uint64_t whole)
@@ -248,7 +272,8 @@ static weir_err parse_memory(weir_st *st, const unsigned char *bytes, size_t hav
     return parse_header(st);
 }
 
-weir_err weir_st_parse(const void *bytes, size_t have, uint64_t whole, const char *what, weir_st **opened)
+weir_err weir_st_parse(const void *bytes, size_t have, uint64_t whole, const char *what,
+                       weir_st **opened)
 {
     weir_st *st;
     weir_err err;
@@ -282,7 +307,8 @@ static weir_err parse_file(weir_st *st)
     st->fd = open(st->what, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (st->fd < 0 && (errno == ENOENT || errno == ENOTDIR))
         return weir_fail(WEIR_DAMAGED, "%s is missing", st->what);
-    if (st->fd < 0 || fstat(st->fd, &s)) /* the file may be good: permissions, descriptors, memory */
+    /* the file may be good: permissions, descriptors, memory */
+    if (st->fd < 0 || fstat(st->fd, &s))
         return weir_fail(WEIR_FAILED, "%s cannot be opened: %s", st->what, strerror(errno));
     if (!S_ISREG(s.st_mode))
         return weir_fail(WEIR_DAMAGED, "%s is not a regular file", st->what);
@@ -337,10 +363,12 @@ weir_err weir_st_check(weir_st *st)
     if (!st->sum[0])
         return weir_fail(WEIR_DAMAGED, "%s: it has no checksum of weir's", st->what);
     if (memcmp(found, st->sum, DIGITS))
-        return weir_fail(WEIR_DAMAGED, "%s: its checksum does not fit: it comes to %s", st->what, found);
+        return weir_fail(WEIR_DAMAGED, "%s: its checksum does not fit: it comes to %s", st->what,
+                         found);
     format = weir_st_text(st, "weir.format");
     if (!format || strcmp(format, "1"))
-        return weir_fail(WEIR_MISFIT, "%s: it is not of format 1, the one that this program knows", st->what);
+        return weir_fail(WEIR_MISFIT, "%s: it is not of format 1, the one that this program knows",
+                         st->what);
     return WEIR_OK;
 }
 
@@ -368,10 +396,13 @@ const weir_st_tensor *weir_st_find(const weir_st *st, const char *name)
     return NULL;
 }
 
-weir_err weir_st_read(const weir_st *st, const weir_st_tensor *t, uint64_t at, void *to, size_t bytes)
+weir_err weir_st_read(const weir_st *st, const weir_st_tensor *t, uint64_t at, void *to,
+                      size_t bytes)
 {
     if (at > t->bytes || bytes > t->bytes - at)
-        return weir_fail(WEIR_DAMAGED, "%s: tensor '%s' has %" PRIu64 " bytes, %zu from byte %" PRIu64 " are wanted", st->what,
-                         t->name, t->bytes, bytes, at);
+        return weir_fail(WEIR_DAMAGED,
+                         "%s: tensor '%s' has %" PRIu64 " bytes, %zu from byte %" PRIu64
+                         " are wanted",
+                         st->what, t->name, t->bytes, bytes, at);
     return read_at(st, 8 + st->length + t->at + at, to, bytes);
 }

@@ -1,13 +1,15 @@
 /* safetensors.h - named arrays in a file that Python's safetensors opens as is.
  *
  *   8 bytes    length H of the header, little-endian
- *   H bytes    JSON: {"__metadata__":{text by text}, NAME:{"dtype","shape","data_offsets":[from,to]}, ...}, padded with spaces
- *              so that 8 + H is a multiple of 8
- *   the rest   the arrays, in the order of their offsets, without a hole; 8-byte types first, so that everything is aligned
+ *   H bytes    JSON: {"__metadata__":{text by text},
+ * NAME:{"dtype","shape","data_offsets":[from,to]}, ...}, padded with spaces so that 8 + H is a
+ * multiple of 8 the rest   the arrays, in the order of their offsets, without a hole; 8-byte types
+ * first, so that everything is aligned
  *
- * Ours are sealed: the header begins with {"__metadata__":{"weir.checksum":"16 hex digits","weir.format":"1", and the checksum
- * covers every byte of header and data (docs/WIRE.md, Checkpoints). Bytes of a file are hostile: what is wrong with them is
- * WEIR_DAMAGED, in a sentence that names the file. */
+ * Ours are sealed: the header begins with {"__metadata__":{"weir.checksum":"16 hex
+ * digits","weir.format":"1", and the checksum covers every byte of header and data (docs/WIRE.md,
+ * Checkpoints). Bytes of a file are hostile: what is wrong with them is WEIR_DAMAGED, in a sentence
+ * that names the file. */
 #ifndef WEIR_TRAIN_SAFETENSORS_H
 #define WEIR_TRAIN_SAFETENSORS_H
 #include "core/arena.h"
@@ -29,37 +31,43 @@ typedef struct weir_st_tensor {
 const char *weir_st_type_name(weir_st_type);
 size_t weir_st_type_size(weir_st_type);
 bool weir_st_type_find(const char *name, weir_st_type *); /* false: not one of ours */
-/* 1 to WEIR_ST_NAME bytes, no control characters: what may name a tensor or a text, in our files and in those we read. */
+/* 1 to WEIR_ST_NAME bytes, no control characters: what may name a tensor or a text, in our files
+ * and in those we read. */
 bool weir_st_name_ok(const char *name);
 /* "10x784", or "1" where there are no dims. */
 void weir_st_shape(int dims, const int64_t *dim, char *text, size_t room);
 
 /* ---- writing: list everything, seal, write ---- */
 
-/* Arrays are not copied: what is listed must stay as it is until weir_st_write has returned. The list lives in the arena. */
+/* Arrays are not copied: what is listed must stay as it is until weir_st_write has returned. The
+ * list lives in the arena. */
 typedef struct weir_st_list weir_st_list;
 weir_st_list *weir_st_list_new(weir_arena *); /* NULL: out of memory */
 /* A text of the metadata; copied. Later ones stand behind. */
 weir_err weir_st_list_text(weir_st_list *, const char *key, const char *value);
-/* `bytes` bytes from byte `at` of the array `like` describes (its `at` and `bytes` are ignored). The pieces of an array come in
- * any order and must cover it once; all name the same type and shape. */
-weir_err weir_st_list_add(weir_st_list *, const weir_st_tensor *like, uint64_t at, const void *data, size_t bytes);
-/* Checks the pieces, lays out the file and works out its checksum: nothing may be added afterwards. */
+/* `bytes` bytes from byte `at` of the array `like` describes (its `at` and `bytes` are ignored).
+ * The pieces of an array come in any order and must cover it once; all name the same type and
+ * shape. */
+weir_err weir_st_list_add(weir_st_list *, const weir_st_tensor *like, uint64_t at, const void *data,
+                          size_t bytes);
+/* Checks the pieces, lays out the file and works out its checksum: nothing may be added
+ * afterwards. */
 weir_err weir_st_list_seal(weir_st_list *, char sum[WEIR_ST_SUM], uint64_t *bytes);
 weir_err weir_st_write(const weir_st_list *, weir_file *);
 
 /* ---- reading ---- */
 
 typedef struct weir_st weir_st;
-/* Opens a file and checks its whole header: offsets, shapes, no hole, no overlap, nothing behind the end. One that is there but
- * may not be opened is WEIR_FAILED. */
+/* Opens a file and checks its whole header: offsets, shapes, no hole, no overlap, nothing behind
+ * the end. One that is there but may not be opened is WEIR_FAILED. */
 weir_err weir_st_open(const char *path, weir_st **);
-/* The same of a file of `whole` bytes of which the first `have` are in memory; the header must be among them. Nothing can be read
- * from it afterwards. */
-weir_err weir_st_parse(const void *bytes, size_t have, uint64_t whole, const char *what, weir_st **);
+/* The same of a file of `whole` bytes of which the first `have` are in memory; the header must be
+ * among them. Nothing can be read from it afterwards. */
+weir_err weir_st_parse(const void *bytes, size_t have, uint64_t whole, const char *what,
+                       weir_st **);
 void weir_st_close(weir_st *); /* NULL is allowed */
-/* Reads the whole file and compares its checksum; one that has none is damaged. Then the format's version: another is
- * WEIR_MISFIT. */
+/* Reads the whole file and compares its checksum; one that has none is damaged. Then the format's
+ * version: another is WEIR_MISFIT. */
 weir_err weir_st_check(weir_st *);
 /* The checksum it says it has; "" if none. */
 const char *weir_st_sum(const weir_st *);

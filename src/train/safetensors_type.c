@@ -1,4 +1,5 @@
-/* safetensors_type.c - types, shapes and names of arrays in files: for the reader and the writer. */
+/* safetensors_type.c - types, shapes and names of arrays in files: for the reader and the
+ * writer. */
 #include "train/safetensors.h"
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,4 +1,5 @@
-/* safetensors_write.c - writing: a list of pieces of memory, sealed, then streamed; no array is copied. */
+/* safetensors_write.c - writing: a list of pieces of memory, sealed, then streamed; no array is
+ * copied. */
 #include "core/hash.h"
 #include "core/json.h"
 #include "train/safetensors.h"
@@ -46,7 +47,8 @@ weir_err weir_st_list_text(weir_st_list *l, const char *key, const char *value)
 {
     text *t = WEIR_NEW(l->arena, text, 1);
 
-    if (!t || !(t->key = weir_copy_text(l->arena, key)) || !(t->value = weir_copy_text(l->arena, value)))
+    if (!t || !(t->key = weir_copy_text(l->arena, key)) ||
+        !(t->value = weir_copy_text(l->arena, value)))
         return weir_fail_nomem(strlen(value));
     *l->texts_end = t;
     l->texts_end = &t->next;
@@ -58,9 +60,11 @@ weir_err weir_st_list_text(weir_st_list *l, const char *key, const char *value)
 static weir_err check_like(const weir_st_tensor *like, uint64_t *bytes)
 {
     if (!weir_st_name_ok(like->name) || !strcmp(like->name, "__metadata__"))
-        return weir_fail(WEIR_FAILED, "'%.300s' cannot be the name of a tensor in a file", like->name);
+        return weir_fail(WEIR_FAILED, "'%.300s' cannot be the name of a tensor in a file",
+                         like->name);
     if (like->dims < 0 || like->dims > WEIR_ST_DIMS)
-        return weir_fail(WEIR_FAILED, "tensor '%s': %d dimensions do not go into a file", like->name, like->dims);
+        return weir_fail(WEIR_FAILED, "tensor '%s': %d dimensions do not go into a file",
+                         like->name, like->dims);
     *bytes = weir_st_type_size(like->type);
     for (int i = 0; i < like->dims; i++)
         if (like->dim[i] < 0 || __builtin_mul_overflow(*bytes, (uint64_t)like->dim[i], bytes))
@@ -86,23 +90,27 @@ static weir_err new_entry(weir_st_list *l, const weir_st_tensor *like, uint64_t 
 
 static bool same_shape(const weir_st_tensor *a, const weir_st_tensor *b)
 {
-    return a->type == b->type && a->dims == b->dims && !memcmp(a->dim, b->dim, (size_t)a->dims * sizeof a->dim[0]);
+    return a->type == b->type && a->dims == b->dims &&
+           !memcmp(a->dim, b->dim, (size_t)a->dims * sizeof a->dim[0]);
 }
 
-static weir_err find_entry(weir_st_list *l, const weir_st_tensor *like, uint64_t bytes, entry **found)
+static weir_err find_entry(weir_st_list *l, const weir_st_tensor *like, uint64_t bytes,
+                           entry **found)
 {
     for (entry *e = l->first; e; e = e->next) {
         if (strcmp(e->t.name, like->name))
             continue;
         if (!same_shape(&e->t, like))
-            return weir_fail(WEIR_FAILED, "'%s' goes into a file twice, with different shapes", like->name);
+            return weir_fail(WEIR_FAILED, "'%s' goes into a file twice, with different shapes",
+                             like->name);
         *found = e;
         return WEIR_OK;
     }
     return new_entry(l, like, bytes, found);
 }
 
-weir_err weir_st_list_add(weir_st_list *l, const weir_st_tensor *like, uint64_t at, const void *data, size_t bytes)
+weir_err weir_st_list_add(weir_st_list *l, const weir_st_tensor *like, uint64_t at,
+                          const void *data, size_t bytes)
 {
     piece *p, **place;
     uint64_t whole = 0;
@@ -110,7 +118,8 @@ weir_err weir_st_list_add(weir_st_list *l, const weir_st_tensor *like, uint64_t 
 
     WEIR_TRY(check_like(like, &whole));
     if (at > whole || bytes > whole - at)
-        return weir_fail(WEIR_FAILED, "tensor '%s': a piece does not fit in its %" PRIu64 " bytes", like->name, whole);
+        return weir_fail(WEIR_FAILED, "tensor '%s': a piece does not fit in its %" PRIu64 " bytes",
+                         like->name, whole);
     WEIR_TRY(find_entry(l, like, whole, &e));
     if (!bytes)
         return WEIR_OK;
@@ -131,10 +140,12 @@ static weir_err check_cover(const entry *e)
 
     for (const piece *p = e->first; p; end += p->bytes, p = p->next)
         if (p->at != end)
-            return weir_fail(WEIR_FAILED, "'%s' goes into a file with byte %" PRIu64 " %s", e->t.name, p->at < end ? p->at : end,
+            return weir_fail(WEIR_FAILED, "'%s' goes into a file with byte %" PRIu64 " %s",
+                             e->t.name, p->at < end ? p->at : end,
                              p->at < end ? "twice" : "missing");
     if (end != e->t.bytes)
-        return weir_fail(WEIR_FAILED, "'%s' goes into a file with byte %" PRIu64 " missing", e->t.name, end);
+        return weir_fail(WEIR_FAILED, "'%s' goes into a file with byte %" PRIu64 " missing",
+                         e->t.name, end);
     return WEIR_OK;
 }
 
@@ -215,12 +226,14 @@ static weir_err make_header(weir_st_list *l, char **header)
     memcpy(*header, made, n);
     free(made);
     if (padded > WEIR_ST_HEADER_MAX)
-        return weir_fail(WEIR_FAILED, "a file's header would have %zu bytes, more than %u", padded, WEIR_ST_HEADER_MAX);
+        return weir_fail(WEIR_FAILED, "a file's header would have %zu bytes, more than %u", padded,
+                         WEIR_ST_HEADER_MAX);
     l->length = padded;
     return WEIR_OK;
 }
 
-/* Blocks of the data, whatever pieces it comes in: only a block that is not all of one piece is put together here. */
+/* Blocks of the data, whatever pieces it comes in: only a block that is not all of one piece is put
+ * together here. */
 typedef struct sum {
     uint64_t hash;
     size_t used;

@@ -9,45 +9,72 @@
 
 #define AT(field) offsetof(weir_settings, field)
 const weir_opt weir_settings_options[] = {
-    {"model", WEIR_OPT_TEXT, AT(model), NULL, "a model of the zoo or a FILE.net, with sizes: mlp:hidden=512"},
-    {"data", WEIR_OPT_TEXT, AT(data), NULL, "a data set by name, or a spec such as idx:DIR (see weir list data)"},
-    {"epochs", WEIR_OPT_INT, AT(epochs), "0", "how long, in passes over the training part", .min = 0, .max = 1e9},
+    {"model", WEIR_OPT_TEXT, AT(model), NULL,
+     "a model of the zoo or a FILE.net, with sizes: mlp:hidden=512"},
+    {"data", WEIR_OPT_TEXT, AT(data), NULL,
+     "a data set by name, or a spec such as idx:DIR (see weir list data)"},
+    {"epochs", WEIR_OPT_INT, AT(epochs), "0", "how long, in passes over the training part",
+     .min = 0, .max = 1e9},
     {"steps", WEIR_OPT_INT, AT(steps), "0", "how long, in steps", .min = 0, .max = 1e15},
-    {"batch", WEIR_OPT_INT, AT(batch), "64", "samples a step, over all workers together", .min = 1, .max = 1 << 24},
-    {"accumulate", WEIR_OPT_INT, AT(accumulate), "1", "micro-batches a step", .min = 1, .max = 1 << 20},
-    {"optim", WEIR_OPT_TEXT, AT(optim), "sgd", "the optimiser, such as sgd:momentum=0.9,decay=1e-4"},
-    {"lr", WEIR_OPT_TEXT, AT(lr), "0.01", "the rate: a number, or cosine:rate=0.05,warmup=200 (see weir list rate)"},
-    {"clip", WEIR_OPT_REAL, AT(clip), "0", "bound on the norm of the step's gradient (0: off)", .min = 0, .max = 1e300},
-    {"exact", WEIR_OPT_BOOL, AT(exact), "no", "sums are taken in double, sample by sample: any number of workers gives the same numbers; slower"},
+    {"batch", WEIR_OPT_INT, AT(batch), "64", "samples a step, over all workers together", .min = 1,
+     .max = 1 << 24},
+    {"accumulate", WEIR_OPT_INT, AT(accumulate), "1", "micro-batches a step", .min = 1,
+     .max = 1 << 20},
+    {"optim", WEIR_OPT_TEXT, AT(optim), "sgd",
+     "the optimiser, such as sgd:momentum=0.9,decay=1e-4"},
+    {"lr", WEIR_OPT_TEXT, AT(lr), "0.01",
+     "the rate: a number, or cosine:rate=0.05,warmup=200 (see weir list rate)"},
+    {"clip", WEIR_OPT_REAL, AT(clip), "0", "bound on the norm of the step's gradient (0: off)",
+     .min = 0, .max = 1e300},
+    {"exact", WEIR_OPT_BOOL, AT(exact), "no",
+     "sums are taken in double, sample by sample: any number of workers gives the same numbers; "
+     "slower"},
     {"workers", WEIR_OPT_INT, AT(workers), "1", "processes on this machine", .min = 1, .max = 1024},
-    {"threads", WEIR_OPT_INT, AT(threads), "0", "compute threads of each worker (0: cores / workers)", .min = 0, .max = 4096},
-    {"rank", WEIR_OPT_INT, AT(rank), NULL, "this process is that rank of a run over several machines, started by hand", .min = 0, .max = 1 << 20},
+    {"threads", WEIR_OPT_INT, AT(threads), "0",
+     "compute threads of each worker (0: cores / workers)", .min = 0, .max = 4096},
+    {"rank", WEIR_OPT_INT, AT(rank), NULL,
+     "this process is that rank of a run over several machines, started by hand", .min = 0,
+     .max = 1 << 20},
     {"size", WEIR_OPT_INT, AT(size), NULL, "ranks of that run", .min = 1, .max = 1 << 20},
-    {"rendezvous", WEIR_OPT_TEXT, AT(rendezvous), NULL, "HOST:PORT where they meet: rank 0 listens there"},
-    {"key", WEIR_OPT_TEXT, AT(key), NULL, "file with the cluster's key (see weir help keygen; also WEIR_KEY)"},
+    {"rendezvous", WEIR_OPT_TEXT, AT(rendezvous), NULL,
+     "HOST:PORT where they meet: rank 0 listens there"},
+    {"key", WEIR_OPT_TEXT, AT(key), NULL,
+     "file with the cluster's key (see weir help keygen; also WEIR_KEY)"},
     {"insecure", WEIR_OPT_BOOL, AT(insecure), "no", "listen beyond this machine without a key"},
     {"exchange", WEIR_OPT_TEXT, AT(exchange), "allreduce", "how workers come to agree"},
     {"codec", WEIR_OPT_TEXT, AT(codec), "none", "how gradients are written on the wire"},
     {"coll", WEIR_OPT_TEXT, AT(coll), "auto", "the collective"},
     {"net", WEIR_OPT_TEXT, AT(net), "auto", "the world the workers live in"},
-    {"profile", WEIR_OPT_TEXT, AT(profile), NULL, "FILE of what a step costs: written by a real bench train, spent by a simulated run"},
-    {"seed", WEIR_OPT_INT, AT(seed), "1", "everything random derives from it", .min = 0, .max = 9e18},
-    {"out", WEIR_OPT_TEXT, AT(out), NULL, "run directory: log, config, checkpoints (without it nothing is kept)"},
+    {"profile", WEIR_OPT_TEXT, AT(profile), NULL,
+     "FILE of what a step costs: written by a real bench train, spent by a simulated run"},
+    {"seed", WEIR_OPT_INT, AT(seed), "1", "everything random derives from it", .min = 0,
+     .max = 9e18},
+    {"out", WEIR_OPT_TEXT, AT(out), NULL,
+     "run directory: log, config, checkpoints (without it nothing is kept)"},
     {"log", WEIR_OPT_TEXT, AT(log), NULL, "where the log goes (OUT/log.jsonl)"},
-    {"resume", WEIR_OPT_TEXT, AT(resume), NULL, "go on from the newest whole checkpoint of this run directory"},
-    {"save-every", WEIR_OPT_TEXT, AT(save_every), "1e", "steps between checkpoints, or 2e for epochs"},
-    {"eval-every", WEIR_OPT_TEXT, AT(eval_every), "1e", "steps between evaluations, or 2e for epochs"},
+    {"resume", WEIR_OPT_TEXT, AT(resume), NULL,
+     "go on from the newest whole checkpoint of this run directory"},
+    {"save-every", WEIR_OPT_TEXT, AT(save_every), "1e",
+     "steps between checkpoints, or 2e for epochs"},
+    {"eval-every", WEIR_OPT_TEXT, AT(eval_every), "1e",
+     "steps between evaluations, or 2e for epochs"},
     {"keep", WEIR_OPT_INT, AT(keep), "3", "checkpoints kept", .min = 1, .max = 1e6},
-    {"check-every", WEIR_OPT_INT, AT(check_every), "100", "steps between checks that all workers hold the same parameters (0: none)", .min = 0, .max = 1e15},
-    {"timeout", WEIR_OPT_REAL, AT(timeout), "30", "seconds a peer may show no sign of life", .min = 0.5, .max = 1e6},
-    {"stall", WEIR_OPT_REAL, AT(stall), "600", "seconds a live but busy peer is waited for", .min = 0.5, .max = 1e7},
+    {"check-every", WEIR_OPT_INT, AT(check_every), "100",
+     "steps between checks that all workers hold the same parameters (0: none)", .min = 0,
+     .max = 1e15},
+    {"timeout", WEIR_OPT_REAL, AT(timeout), "30", "seconds a peer may show no sign of life",
+     .min = 0.5, .max = 1e6},
+    {"stall", WEIR_OPT_REAL, AT(stall), "600", "seconds a live but busy peer is waited for",
+     .min = 0.5, .max = 1e7},
     {"quiet", WEIR_OPT_BOOL, AT(quiet), "no", "no progress"},
     {0},
 };
 #undef AT
 
-/* where things go is said anew for each start: these are never written to a run's config, nor taken from one */
-static const char *const not_kept[] = {"out", "log", "resume", "quiet", "rank", "size", "rendezvous", "key", "insecure", "profile", NULL};
+/* where things go is said anew for each start: these are never written to a run's config, nor taken
+ * from one */
+static const char *const not_kept[] = {"out",        "log", "resume",   "quiet",   "rank", "size",
+                                       "rendezvous", "key", "insecure", "profile", NULL};
 
 static bool listed(const char *const *list, const char *key)
 {
@@ -88,10 +115,14 @@ weir_err weir_settings_set(weir_settings *s, const char *key, const char *value)
     return WEIR_OK;
 }
 
-bool weir_settings_given(const weir_settings *s, const char *key) { return s->given >> place(key) & 1; }
+bool weir_settings_given(const weir_settings *s, const char *key)
+{
+    return s->given >> place(key) & 1;
+}
 
 /* One line of a config file, cut in place. */
-static weir_err read_line(weir_settings *s, char *line, const char *path, int number, const char *const *skip)
+static weir_err read_line(weir_settings *s, char *line, const char *path, int number,
+                          const char *const *skip)
 {
     char *key = line + strspn(line, " \t"), *value, *end, plain[64];
 
@@ -107,7 +138,8 @@ static weir_err read_line(weir_settings *s, char *line, const char *path, int nu
     plain_key(plain, sizeof plain, key);
     if (listed(skip, plain) || (place(plain) >= 0 && weir_settings_given(s, plain)))
         return WEIR_OK;
-    if ((!strcmp(plain, "steps") && weir_settings_given(s, "epochs")) || (!strcmp(plain, "epochs") && weir_settings_given(s, "steps")))
+    if ((!strcmp(plain, "steps") && weir_settings_given(s, "epochs")) ||
+        (!strcmp(plain, "epochs") && weir_settings_given(s, "steps")))
         return WEIR_OK; /* how long was said on the command line, the other way */
     weir_err err = weir_settings_set(s, key, value);
     return err ? weir_fail_in(err, "%s:%d", path, number) : WEIR_OK;
@@ -150,7 +182,10 @@ weir_err weir_settings_resume(weir_settings *s)
     snprintf(path, sizeof path, "%s/model.safetensors", s->resume);
     bool one = weir_path_exists(path);
     if (one && !s->out)
-        return weir_fail(WEIR_USAGE, "--resume %s is one checkpoint: say with --out where the run goes on, or resume its run, %s/..", s->resume, s->resume);
+        return weir_fail(WEIR_USAGE,
+                         "--resume %s is one checkpoint: say with --out where the run goes on, or "
+                         "resume its run, %s/..",
+                         s->resume, s->resume);
     if (!s->out)
         s->out = s->resume;
     snprintf(path, sizeof path, one ? "%s/../config" : "%s/config", s->resume);
@@ -158,7 +193,9 @@ weir_err weir_settings_resume(weir_settings *s)
         return WEIR_OK;
     bool said = weir_settings_given(s, "workers");
     WEIR_TRY(read_file(s, path, not_kept));
-    if (!said) /* as many as before, unless whoever starts the ranks, or the world, says how many: that is no contradiction */
+    /* as many as before, unless whoever starts the ranks, or the world, says how many: that is no
+     * contradiction */
+    if (!said)
         s->given &= ~(1ull << place("workers"));
     return WEIR_OK;
 }
@@ -192,7 +229,8 @@ static weir_err check_plug(weir_plugs table, const char *axis, const char *spec,
     return weir_plug_make(plug, axis, spec, arena, &self);
 }
 
-/* Everything that needs no file and no peer, so that a slip is told once, before any worker starts. */
+/* Everything that needs no file and no peer, so that a slip is told once, before any worker
+ * starts. */
 static weir_err check_specs(const weir_settings *s, weir_arena *arena)
 {
     weir_rate_use rate;
@@ -241,7 +279,8 @@ weir_err weir_settings_place(const weir_settings *s, weir_place *out)
     p.insecure = s->insecure;
     p.key = s->key ? s->key : getenv("WEIR_KEY");
     if (p.insecure && p.key)
-        return weir_fail(WEIR_USAGE, "--insecure, and a key in %s by %s: which of the two?", p.key, s->key ? "--key" : "WEIR_KEY");
+        return weir_fail(WEIR_USAGE, "--insecure, and a key in %s by %s: which of the two?", p.key,
+                         s->key ? "--key" : "WEIR_KEY");
     *out = p;
     return WEIR_OK;
 }
@@ -256,7 +295,9 @@ weir_err weir_settings_simulated(const weir_settings *s, weir_place *place, bool
     if (!facts.simulated)
         return WEIR_OK;
     if (facts.ranks && given && s->workers != facts.ranks)
-        return weir_fail(WEIR_MISFIT, "--workers %lld, but --net %s has %d nodes: leave one of them out", (long long)s->workers, s->net, facts.ranks);
+        return weir_fail(WEIR_MISFIT,
+                         "--workers %lld, but --net %s has %d nodes: leave one of them out",
+                         (long long)s->workers, s->net, facts.ranks);
     if (place->size == 1 && (given || !facts.ranks))
         place->size = (int)s->workers;
     return WEIR_OK;

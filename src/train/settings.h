@@ -1,4 +1,5 @@
-/* settings.h - the options of a run: one table for flags, config files, help, the embedding API and the run's own `config`. */
+/* settings.h - the options of a run: one table for flags, config files, help, the embedding API and
+ * the run's own `config`. */
 #ifndef WEIR_TRAIN_SETTINGS_H
 #define WEIR_TRAIN_SETTINGS_H
 #include "core/plug.h"
@@ -13,8 +14,8 @@ typedef struct weir_settings {
     const char *rendezvous, *key;
     int64_t rank, size; /* as given: see weir_settings_given */
     bool quiet, exact, insecure;
-    weir_arena *arena;   /* of the texts above */
-    uint64_t given;      /* bit i: option i of the table was set by the user */
+    weir_arena *arena; /* of the texts above */
+    uint64_t given;    /* bit i: option i of the table was set by the user */
 } weir_settings;
 
 extern const weir_opt weir_settings_options[];
@@ -23,17 +24,21 @@ extern const weir_opt weir_settings_options[];
 weir_err weir_settings_init(weir_settings *, weir_arena *);
 /* One option by name; '_' may stand for '-'. */
 weir_err weir_settings_set(weir_settings *, const char *key, const char *value);
-/* `key value` a line, # comments. Keys that were given before are left alone, so that flags win. Errors name file and line. */
+/* `key value` a line, # comments. Keys that were given before are left alone, so that flags win.
+ * Errors name file and line. */
 weir_err weir_settings_read(weir_settings *, const char *path);
-/* With --resume: what DIR/config says, where the user said nothing; --out becomes DIR where none was given. */
+/* With --resume: what DIR/config says, where the user said nothing; --out becomes DIR where none
+ * was given. */
 weir_err weir_settings_resume(weir_settings *);
 /* All that differs from the defaults, in the form that weir_settings_read takes; malloc'ed. */
 char *weir_settings_text(const weir_settings *);
 bool weir_settings_given(const weir_settings *, const char *key);
 /* What must hold before anything is opened: how long, batch >= 1 ... */
 weir_err weir_settings_check(const weir_settings *);
-/* Which rank this process is, by its options or a launcher's variables, and how it meets the others. Lives as long as the settings. */
+/* Which rank this process is, by its options or a launcher's variables, and how it meets the
+ * others. Lives as long as the settings. */
 weir_err weir_settings_place(const weir_settings *, weir_place *);
-/* In a simulated world this process is all of the ranks: as many as --workers says, if it does; and whether it is one. */
+/* In a simulated world this process is all of the ranks: as many as --workers says, if it does; and
+ * whether it is one. */
 weir_err weir_settings_simulated(const weir_settings *, weir_place *, bool *simulated);
 #endif

@@ -8,13 +8,18 @@
 #include <unistd.h>
 
 enum { EVAL_BATCH = 128, LOADER_AHEAD = 2 };
-enum { MOST_BUCKET = 4 << 20, LEAST_BUCKET = 128 << 10, BUCKETS = 4 }; /* bytes; so many at least, if they are not too small to be worth a message */
+/* bytes; so many at least, if they are not too small to be worth a message */
+enum { MOST_BUCKET = 4 << 20, LEAST_BUCKET = 128 << 10, BUCKETS = 4 };
 
 static weir_model_input model_input(const weir_data_facts *f)
 {
-    static const weir_score_kind kind[] = {
-        [WEIR_CLASSES] = WEIR_SCORE_CLASSES, [WEIR_TOKENS] = WEIR_SCORE_TOKENS, [WEIR_VALUES] = WEIR_SCORE_VALUES};
-    weir_model_input in = {.dims = f->dims, .tokens = f->tokens_in, .kind = kind[f->target], .classes = f->classes};
+    static const weir_score_kind kind[] = {[WEIR_CLASSES] = WEIR_SCORE_CLASSES,
+                                           [WEIR_TOKENS] = WEIR_SCORE_TOKENS,
+                                           [WEIR_VALUES] = WEIR_SCORE_VALUES};
+    weir_model_input in = {.dims = f->dims,
+                           .tokens = f->tokens_in,
+                           .kind = kind[f->target],
+                           .classes = f->classes};
 
     memcpy(in.dim, f->dim, sizeof in.dim);
     return in;
@@ -25,14 +30,22 @@ static weir_err open_data(weir_trainer *t)
     const weir_settings *s = t->set;
 
     WEIR_TRY(weir_data_open(s->data, &(weir_data_need){.batch = s->batch}, t->arena, &t->data));
-    t->plan = (weir_plan){.seed = (uint64_t)s->seed, .count = t->data.facts.count[WEIR_TRAIN], .batch = (uint64_t)s->batch,
-                          .streams = (uint64_t)t->data.facts.streams[WEIR_TRAIN], .rank = weir_net_rank(t->net), .size = weir_net_size(t->net), .micro = (int)s->accumulate};
+    t->plan = (weir_plan){.seed = (uint64_t)s->seed,
+                          .count = t->data.facts.count[WEIR_TRAIN],
+                          .batch = (uint64_t)s->batch,
+                          .streams = (uint64_t)t->data.facts.streams[WEIR_TRAIN],
+                          .rank = weir_net_rank(t->net),
+                          .size = weir_net_size(t->net),
+                          .micro = (int)s->accumulate};
     t->epoch_steps = weir_plan_epoch_steps(&t->plan);
     t->steps = s->steps ? (uint64_t)s->steps : (uint64_t)s->epochs * t->epoch_steps;
     return weir_rate_open(s->lr, t->steps, t->epoch_steps, t->arena, &t->rate);
 }
 
-static weir_err sum_for_model(void *trainer, double *x, size_t n) { return weir_trainer_sum(trainer, x, (int)n); }
+static weir_err sum_for_model(void *trainer, double *x, size_t n)
+{
+    return weir_trainer_sum(trainer, x, (int)n);
+}
 
 /* Which streams this worker carries state of: its share of every step. */
 static weir_err name_streams(weir_trainer *t)
@@ -56,7 +69,8 @@ static weir_err place_grad(void *trainer)
     weir_trainer *t = trainer;
     void *grad;
 
-    WEIR_TRY(weir_coll_memory(&t->coll, &t->all, (t->params + WEIR_NOTES) * sizeof(float), t->arena, &grad));
+    WEIR_TRY(weir_coll_memory(&t->coll, &t->all, (t->params + WEIR_NOTES) * sizeof(float), t->arena,
+                              &grad));
     t->grad = grad;
     return WEIR_OK;
 }
@@ -66,7 +80,8 @@ static weir_err place_exact(void *trainer)
     weir_trainer *t = trainer;
     void *exact;
 
-    WEIR_TRY(weir_coll_memory(&t->coll, &t->all, (t->params + WEIR_NOTES) * sizeof(double), t->arena, &exact));
+    WEIR_TRY(weir_coll_memory(&t->coll, &t->all, (t->params + WEIR_NOTES) * sizeof(double),
+                              t->arena, &exact));
     t->exact = exact;
     return WEIR_OK;
 }
@@ -93,7 +108,9 @@ static weir_err open_pieces(weir_trainer *t)
 
     WEIR_TRY(weir_net_check(t->set->net, &facts));
     if (facts.varies && !facts.costs)
-        return weir_fail(WEIR_MISFIT, "--net %s: draw and slow change what work costs, and nothing says what that is: give cost=TIME, or --profile FILE",
+        return weir_fail(WEIR_MISFIT,
+                         "--net %s: draw and slow change what work costs, and nothing says what "
+                         "that is: give cost=TIME, or --profile FILE",
                          t->set->net);
     return facts.costs ? weir_profile_new(t->stages, t->arena, &t->profile) : WEIR_OK;
 }
@@ -103,8 +120,9 @@ static weir_err open_profile(weir_trainer *t)
 {
     if (!t->set->profile)
         return open_pieces(t);
-    return weir_net_simulated(t->net) ? weir_profile_load(t->set->profile, t->stages, t->arena, &t->profile)
-                                      : weir_profile_new(t->stages, t->arena, &t->profile);
+    return weir_net_simulated(t->net)
+               ? weir_profile_load(t->set->profile, t->stages, t->arena, &t->profile)
+               : weir_profile_new(t->stages, t->arena, &t->profile);
 }
 
 /* What the codec calls small. */
@@ -157,7 +175,11 @@ static weir_err open_model(weir_trainer *t)
 }
 
 /* A loop over the threads of the model. */
-typedef struct shared_loop { int64_t n; void (*part)(void *, int64_t, int64_t); void *arg; } shared_loop;
+typedef struct shared_loop {
+    int64_t n;
+    void (*part)(void *, int64_t, int64_t);
+    void *arg;
+} shared_loop;
 
 static void run_loop(void *loop)
 {
@@ -193,24 +215,42 @@ static weir_err open_exchange(weir_trainer *t)
     WEIR_TRY(weir_plug_find(weir_optims, "optimiser", s->optim, &optim));
     WEIR_TRY(weir_net_check(s->net, &facts));
     t->exchange = (const weir_exchange *)exchange;
-    if ((why = weir_exchange_refuse(t->exchange, (const weir_codec *)codec, (const weir_optim *)optim, &facts, t->all.size)))
-        return weir_fail(WEIR_MISFIT, "--exchange %s, --codec %s and --optim %s cannot work together: %s", s->exchange, s->codec,
-                         s->optim, why);
+    if ((why = weir_exchange_refuse(t->exchange, (const weir_codec *)codec,
+                                    (const weir_optim *)optim, &facts, t->all.size)))
+        return weir_fail(WEIR_MISFIT,
+                         "--exchange %s, --codec %s and --optim %s cannot work together: %s",
+                         s->exchange, s->codec, s->optim, why);
     if (t->exact && !((const weir_codec *)codec)->raw)
-        return weir_fail(WEIR_MISFIT, "--exact yes sums doubles: it cannot work with --codec %s", s->codec);
+        return weir_fail(WEIR_MISFIT, "--exact yes sums doubles: it cannot work with --codec %s",
+                         s->codec);
     if (t->exact && t->exchange->drifts)
-        return weir_fail(WEIR_MISFIT, "--exact yes sums doubles over all workers: it cannot work with --exchange %s, where nobody waits for all", s->exchange);
+        return weir_fail(WEIR_MISFIT,
+                         "--exact yes sums doubles over all workers: it cannot work with "
+                         "--exchange %s, where nobody waits for all",
+                         s->exchange);
     bool whole = ((const weir_codec *)codec)->whole || ((const weir_optim *)optim)->whole;
     weir_cut_rules rules = {bucket_bytes(t), whole, ((const weir_codec *)codec)->raw, t->small};
-    WEIR_TRY(weir_buckets_cut(tensor, tensors, &rules, t->param, t->grad, t->arena, &bucket, &t->lanes));
-    WEIR_TRY(weir_lanes_make(bucket, t->lanes, s->codec, t->dry ? "sgd" : s->optim, t->arena, &t->lane)); /* dry: one without a memory */
+    WEIR_TRY(
+        weir_buckets_cut(tensor, tensors, &rules, t->param, t->grad, t->arena, &bucket, &t->lanes));
+    /* dry: one without a memory */
+    WEIR_TRY(
+        weir_lanes_make(bucket, t->lanes, s->codec, t->dry ? "sgd" : s->optim, t->arena, &t->lane));
     t->lane[t->lanes - 1].notes = WEIR_NOTES;
     for (int i = 0; i < t->lanes; i++) {
         t->lane[i].owner = t;
         t->lane[i].exact = t->exact ? t->exact + bucket[i].at : NULL;
     }
     WEIR_TRY(weir_plug_make(exchange, "exchange", s->exchange, t->arena, &t->exchanger));
-    weir_exchange_env env = {&t->all, &t->all, &t->coll, t->lane, t->lanes, t->arena, t->threads > 1 ? share : NULL, t, (uint64_t)s->seed, s->clip};
+    weir_exchange_env env = {&t->all,
+                             &t->all,
+                             &t->coll,
+                             t->lane,
+                             t->lanes,
+                             t->arena,
+                             t->threads > 1 ? share : NULL,
+                             t,
+                             (uint64_t)s->seed,
+                             s->clip};
     return t->exchange->init(t->exchanger, &env);
 }
 
@@ -220,7 +260,8 @@ static weir_err agree_job(void *trainer)
     weir_trainer *t = trainer;
     char more[200];
 
-    snprintf(more, sizeof more, "training-samples %llu\ntest-samples %llu\nclasses %lld\n", (unsigned long long)t->data.facts.count[WEIR_TRAIN],
+    snprintf(more, sizeof more, "training-samples %llu\ntest-samples %llu\nclasses %lld\n",
+             (unsigned long long)t->data.facts.count[WEIR_TRAIN],
              (unsigned long long)t->data.facts.count[WEIR_TEST], (long long)t->data.facts.classes);
     return weir_agree_settings(&t->all, t->set, more, t->arena);
 }
@@ -306,9 +347,15 @@ void weir_trainer_look(const weir_trainer *t, weir_step_report *report)
     report->over = all.over > 0 ? all.over : NAN;
 }
 
-uint64_t weir_trainer_hash(const weir_trainer *t) { return weir_hash(t->param, t->dry ? 0 : t->params * sizeof(float), 0); }
+uint64_t weir_trainer_hash(const weir_trainer *t)
+{
+    return weir_hash(t->param, t->dry ? 0 : t->params * sizeof(float), 0);
+}
 
-weir_err weir_trainer_layers(void *trainer, weir_io *io) { return weir_model_state(((weir_trainer *)trainer)->model, io); }
+weir_err weir_trainer_layers(void *trainer, weir_io *io)
+{
+    return weir_model_state(((weir_trainer *)trainer)->model, io);
+}
 
 weir_err weir_trainer_state(void *trainer, weir_io *io)
 {

@@ -1,8 +1,9 @@
 /* step.c - the step, on one page.
  *
  *   data -> forward -> backward -> bucket full -> comm task: exchange   (while backward goes on)
- *                                  all buckets in -> commit: optimiser, layer state -> parameters ready
- */
+ *                                  all buckets in -> commit: optimiser, layer state -> parameters
+ *
+ * ready */
 #include "train/trainer.h"
 #include <math.h>
 #include <signal.h>
@@ -17,7 +18,10 @@ static void note_bytes(float *at, uint64_t bytes)
     for (int i = 0; i < 3; i++)
         at[i] = (float)(bytes >> 14 * i & 0x3fff);
 }
-static double noted_bytes(const float *at) { return (double)at[0] + 16384.0 * ((double)at[1] + 16384.0 * (double)at[2]); }
+static double noted_bytes(const float *at)
+{
+    return (double)at[0] + 16384.0 * ((double)at[1] + 16384.0 * (double)at[2]);
+}
 
 /* What this rank adds to the step's sums besides its gradient. */
 static void write_notes(weir_trainer *t, const weir_score *score, double divisor)
@@ -33,12 +37,16 @@ static void write_notes(weir_trainer *t, const weir_score *score, double divisor
     note_bytes(&note[WEIR_NOTE_SENT], t->step_sent);
     note_bytes(&note[WEIR_NOTE_RECEIVED], t->step_received);
     for (int i = 0; i < WEIR_NOTES && t->exact; i++)
-        t->exact[t->params + (size_t)i] = i == WEIR_NOTE_LOSS ? score->loss / divisor : (double)note[i];
+        t->exact[t->params + (size_t)i] =
+            i == WEIR_NOTE_LOSS ? score->loss / divisor : (double)note[i];
 }
 
 static int stop_signal(const float *note)
 {
-    return note[WEIR_NOTE_TERM] > 0 ? SIGTERM : note[WEIR_NOTE_INT] > 0 ? SIGINT : note[WEIR_NOTE_HUP] > 0 ? SIGHUP : 0;
+    return note[WEIR_NOTE_TERM] > 0  ? SIGTERM
+           : note[WEIR_NOTE_INT] > 0 ? SIGINT
+           : note[WEIR_NOTE_HUP] > 0 ? SIGHUP
+                                     : 0;
 }
 
 /* In a real world the clock runs. */
@@ -48,7 +56,8 @@ static void begin_piece(weir_trainer *t)
         t->profile->mark = weir_now(t->rt);
 }
 
-/* A piece of the step's computing is over: a real world notes how long it took, a simulated one lets that time pass. */
+/* A piece of the step's computing is over: a real world notes how long it took, a simulated one
+ * lets that time pass. */
 static void account(weir_trainer *t, int piece)
 {
     if (!t->profile)
@@ -88,7 +97,8 @@ static weir_err exchange_finish(void *trainer)
     weir_net_count before = weir_net_counted(t->net);
 
     if (!t->dry && !isfinite(notes(t)[WEIR_NOTE_LOSS]))
-        return weir_fail(WEIR_NAN, "step %llu: the loss is not a number", (unsigned long long)t->step + 1);
+        return weir_fail(WEIR_NAN, "step %llu: the loss is not a number",
+                         (unsigned long long)t->step + 1);
     weir_net_phase(t->net, WEIR_PHASE_UPDATE, t->step + 1);
     begin_piece(t);
     WEIR_TRY(t->exchange->finish(t->exchanger, &t->commit));
@@ -120,7 +130,8 @@ void weir_trainer_heed(const weir_trainer *t, weir_pass *pass)
     pass->halt_arg = t->net;
 }
 
-/* Not by exchanging something: where memory is common, what a lost rank did last stands there still, and is taken for an answer. */
+/* Not by exchanging something: where memory is common, what a lost rank did last stands there
+ * still, and is taken for an answer. */
 static weir_err lost_job(void *net) { return weir_net_lost(net); }
 
 weir_err weir_trainer_lost(weir_trainer *t, weir_err halted)
@@ -141,8 +152,13 @@ static weir_err compute(weir_trainer *t, weir_score *score, double divisor)
         int n;
         WEIR_TRY(weir_loader_next(t->loader, &b));
         weir_plan_share(&t->plan, t->step, m, &first, &n);
-        weir_model_batch batch = {.n = b->n, .x = b->x, .token = b->token, .label = b->label, .value = b->value};
-        weir_pass pass = {.training = true, .seed = t->plan.seed, .step = t->step, .first = first, .micro = m,
+        weir_model_batch batch = {
+            .n = b->n, .x = b->x, .token = b->token, .label = b->label, .value = b->value};
+        weir_pass pass = {.training = true,
+                          .seed = t->plan.seed,
+                          .step = t->step,
+                          .first = first,
+                          .micro = m,
                           .fresh = t->step % t->epoch_steps == 0};
         bool last = m == micro - 1;
         weir_trainer_heed(t, &pass);
@@ -152,7 +168,8 @@ static weir_err compute(weir_trainer *t, weir_score *score, double divisor)
             account(t, WEIR_COST_FORWARD);
             t->forwarded = weir_now(t->rt);
         }
-        WEIR_TRY(weir_model_backward(t->model, (float)(1 / divisor), m > 0, last ? ready : NULL, t));
+        WEIR_TRY(
+            weir_model_backward(t->model, (float)(1 / divisor), m > 0, last ? ready : NULL, t));
     }
     account(t, WEIR_COST_BACK + t->stages);
     ready(t, INT32_MAX);
@@ -172,12 +189,15 @@ static weir_err rehearse(weir_trainer *t)
     return t->posting;
 }
 
-/* The exchange's word that something is not a number, with the layer where it began if that was here. */
+/* The exchange's word that something is not a number, with the layer where it began if that was
+ * here. */
 static weir_err blame(weir_trainer *t, weir_err err)
 {
     const char *layer = err == WEIR_NAN ? weir_model_blame(t->model) : NULL;
 
-    return layer ? weir_fail(err, "step %llu: the loss is not a number: the output of layer %s is the first that is not finite; try a smaller --lr or --clip",
+    return layer ? weir_fail(err,
+                             "step %llu: the loss is not a number: the output of layer %s is the "
+                             "first that is not finite; try a smaller --lr or --clip",
                              (unsigned long long)t->step + 1, layer)
                  : err;
 }
@@ -226,7 +246,12 @@ weir_err weir_trainer_step(weir_trainer *t, weir_step_report *report)
     weir_err err;
 
     weir_net_phase(t->net, WEIR_PHASE_COMPUTE, t->step + 1);
-    t->commit = (weir_commit){.turn = {.step = t->step, .epochs = t->steady ? 1e9 : (double)t->step / (double)t->epoch_steps, .rate = weir_rate_at(&t->rate, t->step)}, .clip = t->set->clip, .keep = true};
+    t->commit =
+        (weir_commit){.turn = {.step = t->step,
+                               .epochs = t->steady ? 1e9 : (double)t->step / (double)t->epoch_steps,
+                               .rate = weir_rate_at(&t->rate, t->step)},
+                      .clip = t->set->clip,
+                      .keep = true};
     t->commit.rate = t->commit.turn.rate;
     begin_piece(t);
     if ((err = t->dry ? rehearse(t) : compute(t, &score, (double)samples * t->per_sample)))
@@ -242,10 +267,17 @@ weir_err weir_trainer_step(weir_trainer *t, weir_step_report *report)
     if (!weir_net_simulated(t->net))
         account(t, WEIR_COST_BACK + t->stages + 1);
     settle_accounts(t, samples);
-    *report = (weir_step_report){
-        .step = t->step, .samples = samples, .epoch = (double)t->step / (double)t->epoch_steps, .loss = weir_trainer_loss(t),
-        .rate = t->commit.rate, .norm = t->commit.norm, .seconds = weir_now(t->rt) - begun, .forward_s = t->forwarded - begun, .compute_s = computed - begun,
-        .wait_s = weir_now(t->rt) - computed, .apart = t->commit.apart};
+    *report = (weir_step_report){.step = t->step,
+                                 .samples = samples,
+                                 .epoch = (double)t->step / (double)t->epoch_steps,
+                                 .loss = weir_trainer_loss(t),
+                                 .rate = t->commit.rate,
+                                 .norm = t->commit.norm,
+                                 .seconds = weir_now(t->rt) - begun,
+                                 .forward_s = t->forwarded - begun,
+                                 .compute_s = computed - begun,
+                                 .wait_s = weir_now(t->rt) - computed,
+                                 .apart = t->commit.apart};
     report_codecs(t, report);
     return WEIR_OK;
 }

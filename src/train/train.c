@@ -59,7 +59,10 @@ static bool same_place(const char *a, const char *b)
 static weir_err check_out(const weir_settings *set)
 {
     if (set->out && holds_run(set->out) && !(set->resume && same_place(set->out, set->resume)))
-        return weir_fail(WEIR_USAGE, "--out %s holds a run already: go on with --resume %s, or take another directory", set->out, set->out);
+        return weir_fail(
+            WEIR_USAGE,
+            "--out %s holds a run already: go on with --resume %s, or take another directory",
+            set->out, set->out);
     return WEIR_OK;
 }
 
@@ -94,8 +97,13 @@ static weir_err open_journal(session *s, weir_rt *rt)
         snprintf(path, sizeof path, "%s", set->log);
     else if (set->out)
         snprintf(path, sizeof path, "%s/log.jsonl", set->out);
-    weir_journal_setup setup = {.path = path[0] ? path : NULL, .began = s->begun, .people = s->hooks->people, .live = s->hooks->live,
-                                .event = s->hooks->event, .arg = s->hooks->arg, .rt = rt};
+    weir_journal_setup setup = {.path = path[0] ? path : NULL,
+                                .began = s->begun,
+                                .people = s->hooks->people,
+                                .live = s->hooks->live,
+                                .event = s->hooks->event,
+                                .arg = s->hooks->arg,
+                                .rt = rt};
     return weir_journal_open(&setup, &s->journal);
 }
 
@@ -109,14 +117,21 @@ static weir_err write_checkpoint(session *s, weir_trainer *t, weir_gathered *sta
 
     if (!text)
         return weir_fail_nomem(0);
-    weir_ckpt_info info = {.step = t->step, .seed = (uint64_t)s->set->seed, .samples = t->samples, .workers = t->all.size,
-                           .model = s->set->model, .data = s->set->data, .settings = text};
+    weir_ckpt_info info = {.step = t->step,
+                           .seed = (uint64_t)s->set->seed,
+                           .samples = t->samples,
+                           .workers = t->all.size,
+                           .model = s->set->model,
+                           .data = s->set->data,
+                           .settings = text};
     weir_ckpt_body what = body(t);
     what.state = weir_gathered_state;
     what.arg = state;
     weir_err err = weir_ckpt_save(t->rt, s->set->out, (int)s->set->keep, &info, &what, &saved);
     free(text);
-    return err ? err : weir_report_checkpoint(s->journal, t->step, saved.path, saved.bytes, saved.seconds);
+    return err ? err
+               : weir_report_checkpoint(s->journal, t->step, saved.path, saved.bytes,
+                                        saved.seconds);
 }
 
 /* What is saved is fit to go on from: all ranks hold the same, and come to the same. */
@@ -127,7 +142,9 @@ static weir_err check_finite(const weir_trainer *t)
 
     for (int i = 0; i < tensors; i++)
         if (!weir_vec_best()->finite(t->param + tensor[i].at, tensor[i].n))
-            return weir_fail(WEIR_NAN, "step %llu: the weights of %s are not finite: nothing is saved; try a smaller --lr or --clip",
+            return weir_fail(WEIR_NAN,
+                             "step %llu: the weights of %s are not finite: nothing is saved; try a "
+                             "smaller --lr or --clip",
                              (unsigned long long)t->step, tensor[i].name);
     return WEIR_OK;
 }
@@ -170,7 +187,9 @@ static weir_err agree(weir_trainer *t)
     WEIR_TRY(weir_trainer_gather(t, t->step, step));
     for (int i = 1; i < t->all.size; i++)
         if (step[i] != step[0])
-            return weir_fail(WEIR_MISFIT, "rank 0 resumes from step %llu, rank %d from step %llu: do all ranks see the same directory?",
+            return weir_fail(WEIR_MISFIT,
+                             "rank 0 resumes from step %llu, rank %d from step %llu: do all ranks "
+                             "see the same directory?",
                              (unsigned long long)step[0], i, (unsigned long long)step[i]);
     return WEIR_OK;
 }
@@ -186,17 +205,21 @@ static weir_err resume(session *s, weir_trainer *t)
         return WEIR_OK;
     WEIR_TRY(weir_ckpt_find(s->set->resume, path));
     WEIR_TRY(weir_ckpt_peek(path, t->arena, &info));
-    what.state = weir_dealt_state, what.arg = &(weir_dealt){info.workers, t->all.size, t->all.me, weir_trainer_state, t};
-    what.unused = t->all.me < info.workers ? weir_never_lost : NULL; /* a rank that was not there when it was saved takes nothing of what each had */
+    what.state = weir_dealt_state,
+    what.arg = &(weir_dealt){info.workers, t->all.size, t->all.me, weir_trainer_state, t};
+    /* a rank that was not there when it was saved takes nothing of what each had */
+    what.unused = t->all.me < info.workers ? weir_never_lost : NULL;
     WEIR_TRY(weir_saved_with(weir_ckpt_load(path, t->all.size, &what, &left), info.settings));
     if (left && t->all.me == 0)
-        weir_log(WEIR_LOG_WARN, "train", "%s: %zu fields of the saved state are not used by these settings", path, left);
+        weir_log(WEIR_LOG_WARN, "train",
+                 "%s: %zu fields of the saved state are not used by these settings", path, left);
     return agree(t);
 }
 
 /* ---- the loop ---- */
 
-/* Logs the last step, whose bytes are fetched now if the next step has not brought them. Called on all ranks alike. */
+/* Logs the last step, whose bytes are fetched now if the next step has not brought them. Called on
+ * all ranks alike. */
 static weir_err log_last(session *s, weir_trainer *t)
 {
     if (!s->last.step)
@@ -248,7 +271,8 @@ static weir_err steps(session *s, weir_trainer *t)
     WEIR_TRY(weir_steps_read("--save-every", s->set->save_every, t->epoch_steps, &save_every));
     while (t->step < t->steps && !t->stopped) {
         WEIR_TRY(one_step(s, t));
-        if (due(t->step, (uint64_t)s->set->check_every) && !t->exchange->drifts) /* it compares where it settles */
+        /* it compares where it settles */
+        if (due(t->step, (uint64_t)s->set->check_every) && !t->exchange->drifts)
             WEIR_TRY(weir_trainer_check(t));
         if (due(t->step, eval_every) && !t->stopped) {
             WEIR_TRY(evaluate(s, t));
@@ -267,8 +291,12 @@ static weir_err steps(session *s, weir_trainer *t)
     return evaluated == t->step || t->stopped ? WEIR_OK : evaluate(s, t);
 }
 
-/* Before the first step, and after the last if nothing else has: replicas that drift are to be compared. */
-static weir_err settle_drift(weir_trainer *t) { return t->exchange->drifts ? weir_trainer_settle(t) : WEIR_OK; }
+/* Before the first step, and after the last if nothing else has: replicas that drift are to be
+ * compared. */
+static weir_err settle_drift(weir_trainer *t)
+{
+    return t->exchange->drifts ? weir_trainer_settle(t) : WEIR_OK;
+}
 
 static weir_err run(weir_comm *comm, session *s)
 {
@@ -286,8 +314,9 @@ static weir_err run(weir_comm *comm, session *s)
         WEIR_TRY(write_config(s->set));
         WEIR_TRY(open_journal(s, t->rt));
     }
-    weir_log(WEIR_LOG_INFO, "train", "rank and size by %s; %d buckets, %zu parameters, step %llu of %llu", s->place->source, t->lanes, t->params,
-             (unsigned long long)t->step, (unsigned long long)t->steps);
+    weir_log(WEIR_LOG_INFO, "train",
+             "rank and size by %s; %d buckets, %zu parameters, step %llu of %llu", s->place->source,
+             t->lanes, t->params, (unsigned long long)t->step, (unsigned long long)t->steps);
     WEIR_TRY(weir_report_start(s->journal, t));
     WEIR_TRY(weir_report_warnings(s->journal, t));
     WEIR_TRY(weir_trainer_begin(t));
@@ -296,10 +325,12 @@ static weir_err run(weir_comm *comm, session *s)
     WEIR_TRY(steps(s, t));
     WEIR_TRY(settle_drift(t));
     weir_net_phase(t->net, WEIR_PHASE_END, t->step);
-    return weir_report_end(s->journal, t, &s->tally, weir_now(t->rt) - s->begun, s->stopped, s->result);
+    return weir_report_end(s->journal, t, &s->tally, weir_now(t->rt) - s->begun, s->stopped,
+                           s->result);
 }
 
-/* Somebody did not come: what this rank was at goes beside the log, for whoever has to find out. Errors change nothing any more. */
+/* Somebody did not come: what this rank was at goes beside the log, for whoever has to find out.
+ * Errors change nothing any more. */
 static void write_flight(const session *s)
 {
     const weir_trainer *t = &s->t;
@@ -311,7 +342,8 @@ static void write_flight(const session *s)
     snprintf(path, sizeof path, "%s/flight-%d.txt", s->set->out, t->all.me);
     if (!(f = fopen(path, "we")))
         return;
-    fprintf(f, "rank %d of %d, step %llu: the last collectives, oldest first\n", t->all.me, t->all.size, (unsigned long long)t->step + 1);
+    fprintf(f, "rank %d of %d, step %llu: the last collectives, oldest first\n", t->all.me,
+            t->all.size, (unsigned long long)t->step + 1);
     weir_flight_write(t->all.flight, weir_now(t->rt), f);
     fclose(f);
 }
@@ -346,7 +378,8 @@ static weir_fault ended_by(weir_net *net, const weir_place *place, weir_err err,
     return f;
 }
 
-/* Several ranks may live in this process: each has a session of its own, and rank 0's is the one that counts. */
+/* Several ranks may live in this process: each has a session of its own, and rank 0's is the one
+ * that counts. */
 static weir_err rank_main(weir_net *net, void *arg)
 {
     session *whole = arg, *s = malloc(sizeof *s);
@@ -358,7 +391,9 @@ static weir_err rank_main(weir_net *net, void *arg)
         return weir_fail_nomem(sizeof *s);
     *s = *whole;
     if (whole->hooks->stop)
-        atomic_compare_exchange_strong(whole->hooks->stop, &apart, 0); /* all have met: from now on nobody leaves without a word */
+        atomic_compare_exchange_strong(
+            whole->hooks->stop, &apart,
+            0); /* all have met: from now on nobody leaves without a word */
     if (weir_net_rank(net) != whole->place->rank)
         s->result = &other;
     weir_err err = weir_comm_run(net, compute, close_trainer, s), closing = WEIR_OK;
@@ -382,11 +417,16 @@ static weir_err check_profile(const weir_settings *set)
     weir_net_facts facts;
 
     WEIR_TRY(weir_net_check(set->net, &facts));
-    return set->profile && !facts.simulated ? weir_fail(WEIR_USAGE, "--profile %s: training takes the time it takes; weir bench train --profile writes such a file, --net sim reads it", set->profile)
-                                            : WEIR_OK;
+    return set->profile && !facts.simulated
+               ? weir_fail(WEIR_USAGE,
+                           "--profile %s: training takes the time it takes; weir bench train "
+                           "--profile writes such a file, --net sim reads it",
+                           set->profile)
+               : WEIR_OK;
 }
 
-weir_err weir_train_run(const weir_settings *set, const weir_place *place, const weir_hooks *hooks, weir_result *result, int *stopped)
+weir_err weir_train_run(const weir_settings *set, const weir_place *place, const weir_hooks *hooks,
+                        weir_result *result, int *stopped)
 {
     session s = {.set = set, .place = place, .hooks = hooks, .result = result};
     weir_err err;

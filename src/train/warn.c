@@ -9,14 +9,21 @@ static const double MUCH = 1; /* points of accuracy */
 /* A run that is over before its codec has got to work. */
 static int too_short(const weir_plans *p, char *text)
 {
-    double dense = p->feedback ? ceil(p->feedback->warmup * p->epoch_steps) : 0, ramp = p->feedback ? ceil(p->feedback->ramp * p->epoch_steps) : 0;
+    double dense = p->feedback ? ceil(p->feedback->warmup * p->epoch_steps) : 0,
+           ramp = p->feedback ? ceil(p->feedback->ramp * p->epoch_steps) : 0;
     const char *name = p->codec->plug.name;
 
     if (dense > 0 && p->steps <= dense)
-        return snprintf(text, WEIR_WHY_MAX, "--codec %s: nothing is compressed, the first %.0f steps of %s are dense and this run has %.0f; its options warmup%s, in epochs, make it begin earlier (docs/USING.md says what that costs)",
+        return snprintf(text, WEIR_WHY_MAX,
+                        "--codec %s: nothing is compressed, the first %.0f steps of %s are dense "
+                        "and this run has %.0f; its options warmup%s, in epochs, make it begin "
+                        "earlier (docs/USING.md says what that costs)",
                         p->spec, dense, name, p->steps, ramp > 0 ? " and ramp" : "");
     if (ramp > 0 && p->steps <= dense + ramp)
-        return snprintf(text, WEIR_WHY_MAX, "--codec %s: the density of %s falls until step %.0f, this run has %.0f, and ratio counts none of them; its options warmup and ramp, in epochs, make it fall earlier (docs/USING.md says what that costs)",
+        return snprintf(text, WEIR_WHY_MAX,
+                        "--codec %s: the density of %s falls until step %.0f, this run has %.0f, "
+                        "and ratio counts none of them; its options warmup and ramp, in epochs, "
+                        "make it fall earlier (docs/USING.md says what that costs)",
                         p->spec, name, dense + ramp, p->steps);
     return 0;
 }
@@ -27,9 +34,13 @@ int weir_warnings(const weir_plans *p, char (*text)[WEIR_WHY_MAX])
     int n = 0;
 
     if (codec->rate > 0 && codec->rate != 1)
-        snprintf(text[n++], WEIR_WHY_MAX, "--codec %s wants %g times the rate of dense training; --lr %s is taken as it is", codec->plug.name, codec->rate, p->lr);
+        snprintf(text[n++], WEIR_WHY_MAX,
+                 "--codec %s wants %g times the rate of dense training; --lr %s is taken as it is",
+                 codec->plug.name, codec->rate, p->lr);
     if (p->optim->adaptive && codec->adamw_drop > MUCH)
-        snprintf(text[n++], WEIR_WHY_MAX, "--codec %s with --optim %s loses accuracy: %g points with adamw, when it was measured (docs/CONVERGENCE.md); sgd with momentum loses at most %g points",
+        snprintf(text[n++], WEIR_WHY_MAX,
+                 "--codec %s with --optim %s loses accuracy: %g points with adamw, when it was "
+                 "measured (docs/CONVERGENCE.md); sgd with momentum loses at most %g points",
                  codec->plug.name, p->optim->plug.name, codec->adamw_drop, codec->drop);
     return n + (too_short(p, text[n]) > 0);
 }
@@ -41,8 +52,13 @@ weir_err weir_never_lost(const char *name)
 
     for (size_t i = 0; last && i < sizeof part / sizeof *part; i++)
         if (!strcmp(last + 1, part[i]))
-            return weir_fail(WEIR_MISFIT, "%s would be lost: the run was saved with a codec that holds back what these settings do not send. Go on with the --codec, and the options of it, that it had; "
-                             "its option warmup=1e6 makes all steps dense from here on, and the first one sends what was held back", name);
+            return weir_fail(
+                WEIR_MISFIT,
+                "%s would be lost: the run was saved with a codec that holds back what these "
+                "settings do not send. Go on with the --codec, and the options of it, that it had; "
+                "its option warmup=1e6 makes all steps dense from here on, and the first one sends "
+                "what was held back",
+                name);
     return WEIR_OK;
 }
 
@@ -50,5 +66,7 @@ weir_err weir_saved_with(weir_err err, const char *settings)
 {
     const char *codec = err == WEIR_MISFIT ? strstr(settings, "\ncodec ") : NULL;
 
-    return codec ? weir_fail(err, "%s; it was saved with --codec %.*s", weir_why_text(), (int)strcspn(codec + 7, "\n"), codec + 7) : err;
+    return codec ? weir_fail(err, "%s; it was saved with --codec %.*s", weir_why_text(),
+                             (int)strcspn(codec + 7, "\n"), codec + 7)
+                 : err;
 }

@@ -1,4 +1,5 @@
-/* warn.h - what is known to cost accuracy, said before the first step. Settings stay as they are. */
+/* warn.h - what is known to cost accuracy, said before the first step. Settings stay as they
+ * are. */
 #ifndef WEIR_TRAIN_WARN_H
 #define WEIR_TRAIN_WARN_H
 #include "codec/codec.h"
@@ -13,11 +14,14 @@ typedef struct weir_plans {
     const char *spec, *lr; /* as the user wrote them: the codec is this, or one to choose from */
     double steps, epoch_steps; /* of the whole run; of an epoch */
 } weir_plans;
-/* A sentence for each, by what codec and optimiser declare of themselves, and by how long the run is; how many there are. */
+/* A sentence for each, by what codec and optimiser declare of themselves, and by how long the run
+ * is; how many there are. */
 int weir_warnings(const weir_plans *, char (*text)[WEIR_WHY_MAX]);
 
-/* A field of a checkpoint that nobody asked for: what codecs held back, and the momentum before them, are part of the gradient, and nobody may go on without. */
+/* A field of a checkpoint that nobody asked for: what codecs held back, and the momentum before
+ * them, are part of the gradient, and nobody may go on without. */
 weir_err weir_never_lost(const char *name);
-/* Settings that do not fit a checkpoint: says which codec it was saved with. Other errors stay as they are. */
+/* Settings that do not fit a checkpoint: says which codec it was saved with. Other errors stay as
+ * they are. */
 weir_err weir_saved_with(weir_err, const char *settings);
 #endif

@@ -1,4 +1,5 @@
-/* fuzz_cifar10.c - any bytes as a binary batch of CIFAR-10: what is let through is whole records of known classes. */
+/* fuzz_cifar10.c - any bytes as a binary batch of CIFAR-10: what is let through is whole records of
+ * known classes. */
 #include "data/records.h"
 #include "fuzz.h"
 

@@ -1,4 +1,5 @@
-/* fuzz_csv.c - any bytes as a table, with the header that the first byte says: what is let through is finite numbers, row by row. */
+/* fuzz_csv.c - any bytes as a table, with the header that the first byte says: what is let through
+ * is finite numbers, row by row. */
 #include "data/table.h"
 #include "fuzz.h"
 #include <math.h>

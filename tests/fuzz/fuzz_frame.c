@@ -1,4 +1,5 @@
-/* fuzz_frame.c - heads, greetings, faults and the messages of the rendezvous as a hostile peer would send them. */
+/* fuzz_frame.c - heads, greetings, faults and the messages of the rendezvous as a hostile peer
+ * would send them. */
 #include "net/frame.h"
 #include <stdlib.h>
 #include <string.h>
@@ -64,15 +65,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size >= sizeof f) { /* as it came, and with a checksum that fits */
         memcpy(&f, data, sizeof f);
         weir_frame_seal(&f);
-        if (weir_frame_read(&f, sizeof f, 5, &f) && (f.from >= 5 || f.kind >= WEIR_WORDS || f.generation < 0))
+        if (weir_frame_read(&f, sizeof f, 5, &f) &&
+            (f.from >= 5 || f.kind >= WEIR_WORDS || f.generation < 0))
             abort();
     }
     if (weir_frame_read(data, size, 5, &f) && f.from >= 5)
         abort();
-    if (weir_hello_read(data, size, &h) && (strnlen(h.host, sizeof h.host) == sizeof h.host || h.pid < 0))
+    if (weir_hello_read(data, size, &h) &&
+        (strnlen(h.host, sizeof h.host) == sizeof h.host || h.pid < 0))
         abort();
     if (weir_cause_read(data, size, 5, &fault)) {
-        if (fault.rank < 0 || fault.rank >= 5 || strnlen(fault.what, sizeof fault.what) == sizeof fault.what)
+        if (fault.rank < 0 || fault.rank >= 5 ||
+            strnlen(fault.what, sizeof fault.what) == sizeof fault.what)
             abort();
         weir_loss_text(&fault, text, sizeof text);
         for (const char *c = text; *c; c++)

@@ -1,5 +1,6 @@
-/* fuzz_idx.c - any bytes as a pair of IDX arrays: two bytes say where the samples end and the labels begin. What is let through must be
- * usable: every label below the classes, every standardised value finite. */
+/* fuzz_idx.c - any bytes as a pair of IDX arrays: two bytes say where the samples end and the
+ * labels begin. What is let through must be usable: every label below the classes, every
+ * standardised value finite. */
 #include "data/standard.h"
 #include "fuzz.h"
 #include <math.h>
@@ -32,7 +33,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         return 0;
     first = copy(data, cut);
     second = copy(data + cut, n - cut);
-    if (!weir_array_parse("samples", first, cut, &in) && !weir_array_parse("labels", second, n - cut, &label) &&
+    if (!weir_array_parse("samples", first, cut, &in) &&
+        !weir_array_parse("labels", second, n - cut, &label) &&
         !weir_array_labels(&in, &label, &classes))
         use_all(&in, &label, classes);
     free(first);

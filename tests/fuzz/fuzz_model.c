@@ -1,13 +1,16 @@
-/* fuzz_model.c - model files: parsing, expressions, repeats, options and shapes of arbitrary bytes; nothing is bound. The first
- * bytes choose the data's shape, and whether the first line is a list of changed sizes. */
+/* fuzz_model.c - model files: parsing, expressions, repeats, options and shapes of arbitrary bytes;
+ * nothing is bound. The first bytes choose the data's shape, and whether the first line is a list
+ * of changed sizes. */
 #include "nn/graph.h"
 #include <stdlib.h>
 #include <string.h>
 
 static weir_model_input choose_input(const uint8_t *d)
 {
-    weir_model_input in = {
-        .dims = 1 + (d[0] & 3), .classes = 1 + d[1], .tokens = (d[0] & 0x70) == 0x70, .kind = (d[0] >> 2 & 3) % 3};
+    weir_model_input in = {.dims = 1 + (d[0] & 3),
+                           .classes = 1 + d[1],
+                           .tokens = (d[0] & 0x70) == 0x70,
+                           .kind = (d[0] >> 2 & 3) % 3};
 
     for (int i = 0; i < in.dims; i++)
         in.dim[i] = 1 + (d[2] >> (2 * i) & 3) * 9;
@@ -31,7 +34,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         sizes = strndup((const char *)data + 3, head - 3);
         sizes[strcspn(sizes, "\n")] = 0;
     }
-    if (!weir_graph_read("fuzz.net", (const char *)data + head, n - head, sizes, &in, true, arena, &g)) {
+    if (!weir_graph_read("fuzz.net", (const char *)data + head, n - head, sizes, &in, true, arena,
+                         &g)) {
         size_t at = 0;
         for (int i = 0; i < g->tensors; at += g->tensor[i++].n)
             if (g->tensor[i].at != at || !g->tensor[i].n)

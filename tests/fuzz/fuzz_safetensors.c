@@ -1,4 +1,5 @@
-/* Headers of safetensors files: refused, or every tensor lies inside the data, as large as its shape says, one behind the other. */
+/* Headers of safetensors files: refused, or every tensor lies inside the data, as large as its
+ * shape says, one behind the other. */
 #include <stdlib.h>
 #include <string.h>
 #include "train/safetensors.h"
@@ -9,7 +10,8 @@ static void check(const weir_st *st, const weir_st_tensor *t, uint64_t end, size
 
     for (int i = 0; i < t->dims; i++)
         bytes *= (uint64_t)t->dim[i];
-    if (t->at != end || t->bytes != bytes || t->at + t->bytes > n || !weir_st_name_ok(t->name) || weir_st_find(st, t->name) != t)
+    if (t->at != end || t->bytes != bytes || t->at + t->bytes > n || !weir_st_name_ok(t->name) ||
+        weir_st_find(st, t->name) != t)
         abort();
 }
 

@@ -1,4 +1,5 @@
-/* Specs as a user or a config file might write them, on a table with an option of every kind: filled and shown, or refused. */
+/* Specs as a user or a config file might write them, on a table with an option of every kind:
+ * filled and shown, or refused. */
 #include <stdlib.h>
 #include <string.h>
 #include "core/plug.h"
@@ -16,7 +17,8 @@ static const weir_opt options[] = {
     {"rate", WEIR_OPT_REAL, offsetof(thing, rate), "0.1", "how fast", 0, 0, NULL, false, false},
     {"fast", WEIR_OPT_BOOL, offsetof(thing, fast), "no", "whether", 0, 0, NULL, false, false},
     {"dir", WEIR_OPT_TEXT, offsetof(thing, dir), NULL, "where", 0, 0, NULL, true, false},
-    {"mode", WEIR_OPT_CHOICE, offsetof(thing, mode), "two", "which", 0, 0, "one|two|three", false, false},
+    {"mode", WEIR_OPT_CHOICE, offsetof(thing, mode), "two", "which", 0, 0, "one|two|three", false,
+     false},
     {"rest", WEIR_OPT_TEXT, offsetof(thing, rest), "", "what is left", 0, 0, NULL, false, true},
     {0},
 };

@@ -1,5 +1,6 @@
-/* fuzz_text.c - any bytes as a training and a test text, by words or characters, cut where the first bytes say: units cover what is no
- * white space, every number is below the vocabulary, and a text knows all of its own words. */
+/* fuzz_text.c - any bytes as a training and a test text, by words or characters, cut where the
+ * first bytes say: units cover what is no white space, every number is below the vocabulary, and a
+ * text knows all of its own words. */
 #include "data/words.h"
 #include "fuzz.h"
 

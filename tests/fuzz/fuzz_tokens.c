@@ -1,13 +1,16 @@
-/* fuzz_tokens.c - any bytes as a file of tokens, cut into as many streams and windows of such a length as the first bytes say: every
- * window lies within the tokens, goes on where the one before ended, and is followed by its targets. */
+/* fuzz_tokens.c - any bytes as a file of tokens, cut into as many streams and windows of such a
+ * length as the first bytes say: every window lies within the tokens, goes on where the one before
+ * ended, and is followed by its targets. */
 #include "data/sequence.h"
 #include "data/token_file.h"
 #include "fuzz.h"
 
 static void use_windows(const weir_sequences *q, const weir_data_facts *facts, int part)
 {
-    uint64_t length = (uint64_t)facts->dim[0], windows = facts->count[part] / (uint64_t)facts->streams[part];
-    int32_t *token = calloc(length, sizeof *token), *label = calloc(length, sizeof *label), last = 0;
+    uint64_t length = (uint64_t)facts->dim[0],
+             windows = facts->count[part] / (uint64_t)facts->streams[part];
+    int32_t *token = calloc(length, sizeof *token), *label = calloc(length, sizeof *label),
+            last = 0;
 
     check(token && label && windows > 0);
     for (uint64_t i = 0; i < facts->count[part]; i++) {
@@ -17,7 +20,8 @@ static void use_windows(const weir_sequences *q, const weir_data_facts *facts, i
         check(i % windows == 0 || token[0] == last);
         check(!memcmp(token + 1, label, (length - 1) * sizeof *token));
         for (uint64_t k = 0; k < length; k++)
-            check(token[k] >= 0 && token[k] < facts->classes && label[k] >= 0 && label[k] < facts->classes);
+            check(token[k] >= 0 && token[k] < facts->classes && label[k] >= 0 &&
+                  label[k] < facts->classes);
         last = label[length - 1];
     }
     free(token);
@@ -34,7 +38,8 @@ static void use_file(const weir_token_file *f, size_t streams, size_t length)
 
     check(memory);
     if (!weir_token_file_copy(f, memory, 1 << 20, &most) &&
-        !weir_sequences_cut(&q, &(weir_data_need){.batch = (int64_t)streams}, (int64_t)most + 1, &facts))
+        !weir_sequences_cut(&q, &(weir_data_need){.batch = (int64_t)streams}, (int64_t)most + 1,
+                            &facts))
         for (int part = 0; part < WEIR_PARTS; part++)
             use_windows(&q, &facts, part);
     weir_sequences_close(&q);

@@ -1,6 +1,8 @@
-/* ranks.c - the law of a world, under MPI: run by mpirun (see test_mpi.py) as `ranks TEST...`; rank 0 prints "ok TEST" for each.
+/* ranks.c - the law of a world, under MPI: run by mpirun (see test_mpi.py) as `ranks TEST...`; rank
+ * 0 prints "ok TEST" for each.
  *
- * It starts MPI itself, as a program that embeds us may: so one process can have several runs, one after the other. */
+ * It starts MPI itself, as a program that embeds us may: so one process can have several runs, one
+ * after the other. */
 #include "coll/coll.h"
 #include "net/place.h"
 #include <mpi.h>
@@ -10,15 +12,18 @@
 #include <string.h>
 #include <unistd.h>
 
-#define CHECK(condition)                                                                                                         \
-    do {                                                                                                                         \
-        if (!(condition))                                                                                                        \
-            return weir_fail(WEIR_FAILED, "%s:%d: not so: %s", __FILE__, __LINE__, #condition);                                  \
+#define CHECK(condition)                                                                        \
+    do {                                                                                        \
+        if (!(condition))                                                                       \
+            return weir_fail(WEIR_FAILED, "%s:%d: not so: %s", __FILE__, __LINE__, #condition); \
     } while (0)
 
 enum { MANY = 40 };
 
-static uint64_t tag(unsigned turn, unsigned part) { return weir_tag(WEIR_CHANNEL_TEST, turn, part); }
+static uint64_t tag(unsigned turn, unsigned part)
+{
+    return weir_tag(WEIR_CHANNEL_TEST, turn, part);
+}
 
 static void fill(unsigned char *at, size_t n, int from, int to)
 {
@@ -48,7 +53,8 @@ static weir_err exchange(weir_net *n, size_t len)
     }
     for (int q = 0; q < p; q++) {
         bool lent = (q + me) % 2 || !len;
-        weir_net_recv(n, q, tag(1, (unsigned)q), WEIR_EXACT, lent ? NULL : land, lent ? 0 : len, &in);
+        weir_net_recv(n, q, tag(1, (unsigned)q), WEIR_EXACT, lent ? NULL : land, lent ? 0 : len,
+                      &in);
         WEIR_TRY(weir_net_wait_all(n, &in, 1, 0));
         CHECK(in.len == len && in.peer == q && filled(in.data, len, q, me));
         CHECK(!lent || !len || !((uintptr_t)in.data & 7));
@@ -90,14 +96,17 @@ static weir_err any_source(weir_net *n, void *arg)
     if (weir_net_rank(n)) {
         for (unsigned i = 0; i < MANY; i++) {
             bytes[i][0] = i;
-            weir_net_send(n, 0, weir_tag(WEIR_CHANNEL_SERVE, i, 0), bytes[i], i % 3 ? sizeof bytes[i] : 4, &out[i]);
+            weir_net_send(n, 0, weir_tag(WEIR_CHANNEL_SERVE, i, 0), bytes[i],
+                          i % 3 ? sizeof bytes[i] : 4, &out[i]);
         }
         WEIR_TRY(weir_net_wait_all(n, out, MANY, 0));
     } else {
         for (int i = 0; i < MANY * (p - 1); i++) {
-            weir_net_recv(n, WEIR_ANY, weir_tag(WEIR_CHANNEL_SERVE, 0, 0), WEIR_WHOLE_CHANNEL, NULL, 0, &in);
+            weir_net_recv(n, WEIR_ANY, weir_tag(WEIR_CHANNEL_SERVE, 0, 0), WEIR_WHOLE_CHANNEL, NULL,
+                          0, &in);
             WEIR_TRY(weir_net_wait_all(n, &in, 1, 0));
-            CHECK(*(unsigned *)in.data == (unsigned)next[in.peer] && in.tag == weir_tag(WEIR_CHANNEL_SERVE, (uint32_t)next[in.peer], 0));
+            CHECK(*(unsigned *)in.data == (unsigned)next[in.peer] &&
+                  in.tag == weir_tag(WEIR_CHANNEL_SERVE, (uint32_t)next[in.peer], 0));
             next[in.peer]++;
             weir_net_release(n, &in);
         }
@@ -106,7 +115,8 @@ static weir_err any_source(weir_net *n, void *arg)
     return exchange(n, 10);
 }
 
-/* Too long for its buffer: consumed, and said so; the next one is whole. A deadline that passes leaves the receive as it was. */
+/* Too long for its buffer: consumed, and said so; the next one is whole. A deadline that passes
+ * leaves the receive as it was. */
 static weir_err big_and_late(weir_net *n, void *arg)
 {
     int p = weir_net_size(n), me = weir_net_rank(n), left = (me + p - 1) % p, which;
@@ -118,16 +128,19 @@ static weir_err big_and_late(weir_net *n, void *arg)
     CHECK(weir_net_wait(n, &late, 1, weir_net_now(n) + 0.05, &which) == WEIR_LATE);
     WEIR_TRY(exchange(n, 1)); /* nobody sends below before all have been late */
     for (unsigned i = 0; i < 3; i++)
-        weir_net_send(n, (me + 1) % p, tag(i == 2 ? 9 : 2, 0), bytes, i == 2 ? 10 : sizeof bytes, &out[i]);
+        weir_net_send(n, (me + 1) % p, tag(i == 2 ? 9 : 2, 0), bytes, i == 2 ? 10 : sizeof bytes,
+                      &out[i]);
     weir_net_recv(n, left, tag(2, 0), WEIR_EXACT, land, 99999, &in[0]);
-    CHECK(!weir_net_wait(n, (weir_op *[]){&in[0]}, 1, 0, &which) && in[0].err == WEIR_BIG && in[0].len == sizeof bytes);
+    CHECK(!weir_net_wait(n, (weir_op *[]){&in[0]}, 1, 0, &which) && in[0].err == WEIR_BIG &&
+          in[0].len == sizeof bytes);
     weir_net_recv(n, left, tag(2, 0), WEIR_EXACT, land, sizeof land, &in[0]);
     WEIR_TRY(weir_net_wait_all(n, in, 2, 0));
     CHECK(in[1].len == 10 && in[0].len == sizeof bytes);
     return weir_net_wait_all(n, out, 3, 0);
 }
 
-/* A long message that nobody has asked for yet is let out on cancel, its receiver is not to blame, and still gets it. */
+/* A long message that nobody has asked for yet is let out on cancel, its receiver is not to blame,
+ * and still gets it. */
 static weir_err cancel(weir_net *n, void *arg)
 {
     size_t len = 1 << 20;
@@ -187,10 +200,12 @@ static weir_err renew(weir_net *n, void *arg)
 static void add_pairs(void *to, const void *from, size_t units) /* of unsigned char [3] */
 {
     for (size_t i = 0; i < 3 * units; i++)
-        ((unsigned char *)to)[i] = (unsigned char)(((unsigned char *)to)[i] + ((const unsigned char *)from)[i]);
+        ((unsigned char *)to)[i] =
+            (unsigned char)(((unsigned char *)to)[i] + ((const unsigned char *)from)[i]);
 }
 
-static weir_err sums(weir_coll_use *use, weir_group *g, size_t n, float *x, double *y, unsigned char *z)
+static weir_err sums(weir_coll_use *use, weir_group *g, size_t n, float *x, double *y,
+                     unsigned char *z)
 {
     const weir_sum three = {3, add_pairs};
     int p = g->size, me = g->me;
@@ -344,7 +359,8 @@ static int run(const test *t)
     if (!err)
         err = weir_net_run(t->net, &place, t->fn, t->arg);
     if (err)
-        printf("%s: rank %d: %s (exit %d)\n", t->name, place.rank, weir_why_text(), weir_err_exit(err));
+        printf("%s: rank %d: %s (exit %d)\n", t->name, place.rank, weir_why_text(),
+               weir_err_exit(err));
     else if (place.rank == 0)
         printf("ok %s\n", t->name);
     fflush(stdout);

@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
-"""Saves PyTorch's numbers for tests/test_nn.c and tests/test_torch.c in tests/torch/numbers. Needs torch; run it when `cases` changes.
+"""Saves PyTorch's numbers for tests/test_nn.c and tests/test_torch.c in tests/torch/numbers. Needs
+torch; run it when `cases` changes.
 
-Weights, inputs and labels are not stored: both sides make them from the same hash. The file is a row of records: length of the name, name, number of
-floats (both lengths 32-bit little-endian), floats. Of a large tensor there is a sketch, and its name ends in ~: its norm, sums of all elements with
-random signs, and some of the elements. The differences of such sums from ours measure how far the whole tensors are apart."""
+Weights, inputs and labels are not stored: both sides make them from the same hash. The file is a
+row of records: length of the name, name, number of floats (both lengths 32-bit little-endian),
+floats. Of a large tensor there is a sketch, and its name ends in ~: its norm, sums of all elements
+with random signs, and some of the elements. The differences of such sums from ours measure how far
+the whole tensors are apart."""
 import struct
 
 from common import *
@@ -14,8 +17,13 @@ SUMS, SOME, LARGE, BATCHES = 32, 16, 260, 24
 def sketch(t):
     w = t.detach().double().flatten()
     signs = bits(SIGN, w.numel())
-    sums = [(torch.from_numpy(1.0 - 2.0 * (signs >> np.uint32(j) & np.uint32(1))) * w).sum() for j in range(SUMS)]
-    return torch.cat([w.norm().reshape(1), torch.stack(sums), w[:: max(1, w.numel() // SOME)][:SOME]])
+    sums = [
+        (torch.from_numpy(1.0 - 2.0 * (signs >> np.uint32(j) & np.uint32(1))) * w).sum()
+        for j in range(SUMS)
+    ]
+    return torch.cat(
+        [w.norm().reshape(1), torch.stack(sums), w[:: max(1, w.numel() // SOME)][:SOME]]
+    )
 
 
 def one_case(name, count, shape, lines, put):
@@ -39,14 +47,20 @@ def one_case(name, count, shape, lines, put):
 
 
 def one_model(name, put):
-    """loss and gradients in double, and how far from those ours may be: three times as far as PyTorch's own in single. A value that rounding lets through a
-    relu, or not, moves gradients by much more: of some batches that one is taken which comes least near to a tie"""
+    """loss and gradients in double, and how far from those ours may be: three times as far as
+    PyTorch's own in single. A value that rounding lets through a relu, or not, moves gradients by
+    much more: of some batches that one is taken which comes least near to a tie"""
     step = max(range(BATCHES), key=lambda s: margin(name, s))
     loss, exact = gradients(name, torch.float64, step)
     _, single = gradients(name, torch.float32, step)
-    print(f'{name}: batch {step}, {margin(name, step):.1e} from a tie; gradients in single {max(map(apart, single, exact)):.1e} away')
+    print(
+        f'{name}: batch {step}, {margin(name, step):.1e} from a tie; gradients in single {max(map(apart, single, exact)):.1e} away'
+    )
     put(f'{name}/first', torch.tensor([step, loss]))
-    put(f'{name}/params', torch.tensor([sum(g.numel() for g in exact) // 1000, sum(g.numel() for g in exact) % 1000]))
+    put(
+        f'{name}/params',
+        torch.tensor([sum(g.numel() for g in exact) // 1000, sum(g.numel() for g in exact) % 1000]),
+    )
     put(f'{name}/bounds', torch.tensor([max(3 * apart(s, e), 1e-5) for s, e in zip(single, exact)]))
     for k, g in enumerate(exact):
         put(f'{name}/grad{k}', g)
@@ -71,15 +85,28 @@ def train(name, put, steps=20, rate=0.01):
 def main():
     torch.set_num_threads(1)
     with open(os.path.join(HERE, 'numbers'), 'wb') as f:
+
         def put(name, t):
             if t.numel() > LARGE:
                 t, name = sketch(t), name + '~'
             a = t.detach().to(torch.float32).flatten().numpy().astype('<f4')
-            f.write(struct.pack('<I', len(name)) + name.encode() + struct.pack('<I', a.size) + a.tobytes())
+            f.write(
+                struct.pack('<I', len(name))
+                + name.encode()
+                + struct.pack('<I', a.size)
+                + a.tobytes()
+            )
+
         for line in open(os.path.join(HERE, 'cases')):
             if line.split('#')[0].strip():
                 name, count, shape, text = line.split(None, 3)
-                one_case(name, int(count), tuple(map(int, shape.split('x'))), [t.strip() for t in text.split(';')], put)
+                one_case(
+                    name,
+                    int(count),
+                    tuple(map(int, shape.split('x'))),
+                    [t.strip() for t in text.split(';')],
+                    put,
+                )
         for name in ZOO:
             one_model(name, put)
         for name in ('mlp', 'lenet', 'alexnet', 'resnet20'):

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Saves PyTorch's numbers for tests/test_sequence.c in tests/torch/sequence_numbers. Needs torch; run it when `sequence_cases` or a model changes.
+"""Saves PyTorch's numbers for tests/test_sequence.c in tests/torch/sequence_numbers. Needs torch;
+run it when `sequence_cases` or a model changes.
 
 The file is like that of make_numbers.py."""
 import os
@@ -36,7 +37,11 @@ def lstm(x, weights, state):
     levels = len(weights) // 3
     h = weights[1].shape[1]
     state = state or (x.new_zeros(levels, x.shape[0], h), x.new_zeros(levels, x.shape[0], h))
-    flat = [w for k in range(levels) for w in (*weights[3 * k:3 * k + 3], torch.zeros_like(weights[3 * k + 2]))]
+    flat = [
+        w
+        for k in range(levels)
+        for w in (*weights[3 * k : 3 * k + 3], torch.zeros_like(weights[3 * k + 2]))
+    ]
     y, h, c = torch._VF.lstm(x, state, flat, True, levels, 0.0, True, False, True)
     return y, (h, c)
 
@@ -45,7 +50,11 @@ class Lstm(nn.Module):
     def __init__(self, width, out, levels):
         super().__init__()
         for k in range(levels):
-            for name, shape in (('weight_ih', (4 * out, out if k else width)), ('weight_hh', (4 * out, out)), ('bias', (4 * out,))):
+            for name, shape in (
+                ('weight_ih', (4 * out, out if k else width)),
+                ('weight_hh', (4 * out, out)),
+                ('bias', (4 * out,)),
+            ):
                 self.register_parameter(f'{name}_l{k}', nn.Parameter(torch.zeros(shape)))
 
     def forward(self, x):
@@ -55,7 +64,11 @@ class Lstm(nn.Module):
 def attention(x, heads):
     n, length, width = x.shape
     q, k, v = [z.view(n, length, heads, -1).transpose(1, 2) for z in x.chunk(3, -1)]
-    return F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(n, length, width // 3)
+    return (
+        F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        .transpose(1, 2)
+        .reshape(n, length, width // 3)
+    )
 
 
 class Attention(nn.Module):
@@ -89,14 +102,22 @@ def one_case(name, batch, data, lines, put):
     what, *sizes = data.split(':')
     sizes = [int(s) for s in sizes]
     vocabulary = sizes[0] if what == 'tokens' else sizes[-1]
-    shape = (sizes[1],) if what == 'tokens' else (sizes[0],) if what == 'values' else tuple(sizes[:2])
+    shape = (
+        (sizes[1],) if what == 'tokens' else (sizes[0],) if what == 'values' else tuple(sizes[:2])
+    )
     net = base.Net(lines, shape)
     base.set_weights(net)
-    x = labels(X, batch * shape[0], vocabulary).reshape(batch, -1) if what == 'tokens' else values(X, batch, *shape).requires_grad_()
+    x = (
+        labels(X, batch * shape[0], vocabulary).reshape(batch, -1)
+        if what == 'tokens'
+        else values(X, batch, *shape).requires_grad_()
+    )
     y = net(x)
     last = lines[-1].split()[0]
     if last == 'softmax':
-        y = F.cross_entropy(y.flatten(0, 1), labels(LABEL, batch * shape[0], vocabulary), reduction='sum')
+        y = F.cross_entropy(
+            y.flatten(0, 1), labels(LABEL, batch * shape[0], vocabulary), reduction='sum'
+        )
     elif last == 'mse':
         y = F.mse_loss(y, values(LABEL, batch, sizes[1])) * batch
     if y.dim():
@@ -111,6 +132,7 @@ def one_case(name, batch, data, lines, put):
 
 
 # ---- whole models: parameters by name, from the hash of the name ----
+
 
 def start(shapes, dtype=torch.float32):
     """scaled by the fan-in; what scales a norm lies around 1"""
@@ -133,7 +155,11 @@ def start(shapes, dtype=torch.float32):
 def lstm_shapes(vocab, width, depth):
     s = {'embed.weight': (vocab, width)}
     for k in range(1, depth + 1):
-        s |= {f'rnn{k}.weight_ih_l0': (4 * width, width), f'rnn{k}.weight_hh_l0': (4 * width, width), f'rnn{k}.bias_l0': (4 * width,)}
+        s |= {
+            f'rnn{k}.weight_ih_l0': (4 * width, width),
+            f'rnn{k}.weight_hh_l0': (4 * width, width),
+            f'rnn{k}.bias_l0': (4 * width,),
+        }
     return s | {'out.weight': (vocab, width), 'out.bias': (vocab,)}
 
 
@@ -141,7 +167,11 @@ def lstm_logits(p, x, state):
     """the state is a list of (h, c), one a layer; None at first"""
     h, new, k = F.embedding(x, p['embed.weight']), [], 1
     while f'rnn{k}.bias_l0' in p:
-        h, s = lstm(h, [p[f'rnn{k}.{w}_l0'] for w in ('weight_ih', 'weight_hh', 'bias')], state[k - 1] if state else None)
+        h, s = lstm(
+            h,
+            [p[f'rnn{k}.{w}_l0'] for w in ('weight_ih', 'weight_hh', 'bias')],
+            state[k - 1] if state else None,
+        )
         new.append(tuple(z.detach() for z in s))
         k += 1
     return F.linear(h, p.get('out.weight', p['embed.weight']), p['out.bias']), new
@@ -151,10 +181,18 @@ def gpt_shapes(vocab, width, depth, length):
     s = {'embed.weight': (vocab, width), 'place.weight': (length, width)}
     for k in range(1, depth + 1):
         for name, out, inner in (('qkv', 3, 1), ('proj', 1, 1), ('up', 4, 1), ('down', 1, 4)):
-            s |= {f'block{k}.{name}.weight': (out * width, inner * width), f'block{k}.{name}.bias': (out * width,)}
+            s |= {
+                f'block{k}.{name}.weight': (out * width, inner * width),
+                f'block{k}.{name}.bias': (out * width,),
+            }
         for name in ('norm1', 'norm2'):
             s |= {f'block{k}.{name}.weight': (width,), f'block{k}.{name}.bias': (width,)}
-    return s | {'norm.weight': (width,), 'norm.bias': (width,), 'out.weight': (vocab, width), 'out.bias': (vocab,)}
+    return s | {
+        'norm.weight': (width,),
+        'norm.bias': (width,),
+        'out.weight': (vocab, width),
+        'out.bias': (vocab,),
+    }
 
 
 def gpt_logits(p, x, state):
@@ -163,6 +201,7 @@ def gpt_logits(p, x, state):
 
     def dense(h, name):
         return F.linear(h, p[name + '.weight'], p[name + '.bias'])
+
     h, k = F.embedding(x, p['embed.weight']) + p['place.weight'], 1
     while f'block{k}.qkv.bias' in p:
         b = f'block{k}.'
@@ -173,7 +212,8 @@ def gpt_logits(p, x, state):
 
 
 def passes(logits, p, vocab, length, steps, rate, batch=8):
-    """the mean losses of some steps of plain SGD, the state carried; the gradients are those of the last"""
+    """the mean losses of some steps of plain SGD, the state carried; the gradients are those of the
+    last"""
     losses, state = [], None
     for s in range(steps):
         x = labels(base.STEP + 2 * s, batch * length, vocab).reshape(batch, length)
@@ -209,11 +249,18 @@ def main():
     base.module = module
     torch.set_num_threads(1)
     with open(os.path.join(HERE, 'sequence_numbers'), 'wb') as f:
+
         def put(name, t, always=False):
             if always or t.numel() > LARGE:
                 t, name = sketch(t), name + '~'
             a = t.detach().to(torch.float32).flatten().numpy().astype('<f4')
-            f.write(struct.pack('<I', len(name)) + name.encode() + struct.pack('<I', a.size) + a.tobytes())
+            f.write(
+                struct.pack('<I', len(name))
+                + name.encode()
+                + struct.pack('<I', a.size)
+                + a.tobytes()
+            )
+
         for line in open(os.path.join(HERE, 'sequence_cases')):
             if line.split('#')[0].strip():
                 name, batch, data, text = line.split(None, 3)
