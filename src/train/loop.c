@@ -1,0 +1,81 @@
+/* loop.c - see loop.h. */
+#include "train/loop.h"
+#include "train/resume.h"
+
+/* Logs the last step, whose bytes are fetched now if the next step has not brought them. Called on
+ * all ranks alike. */
+static weir_err log_last(weir_loop *l, weir_trainer *t)
+{
+    if (!l->last.step)
+        return WEIR_OK;
+    if (!l->last.whole)
+        WEIR_TRY(weir_trainer_flush(t, &l->last));
+    WEIR_TRY(weir_report_step(l->journal, t, &l->last));
+    l->last.step = 0;
+    return WEIR_OK;
+}
+
+static weir_err one_step(weir_loop *l, weir_trainer *t)
+{
+    weir_step_report report;
+
+    t->last = l->last;
+    WEIR_TRY(weir_trainer_step(t, &report));
+    if (weir_journal_logs(l->journal))
+        weir_trainer_look(t, &report);
+    weir_tally_step(&l->tally, &report);
+    weir_report_live(l->journal, t, &report);
+    l->last = t->last;
+    WEIR_TRY(log_last(l, t));
+    l->last = report;
+    return weir_report_choice(l->journal, t);
+}
+
+static weir_err evaluate(weir_loop *l, weir_trainer *t)
+{
+    weir_score score;
+    double begun = weir_now(t->rt);
+
+    WEIR_TRY(log_last(l, t));
+    WEIR_TRY(weir_trainer_settle(t));
+    if (l->tally.steps)
+        l->tally.loss = weir_trainer_loss(t);
+    WEIR_TRY(weir_trainer_evaluate(t, &score));
+    weir_tally_evaluated(&l->tally, t, &score, weir_now(t->rt) - begun);
+    return weir_report_eval(l->journal, t, &l->tally);
+}
+
+static weir_err save(weir_loop *l, weir_trainer *t)
+{
+    return l->saves ? weir_resume_save(t, l->journal) : WEIR_OK;
+}
+
+static bool due(uint64_t step, uint64_t every) { return every && step % every == 0; }
+
+weir_err weir_loop_run(weir_loop *l, weir_trainer *t)
+{
+    const weir_settings *set = t->set;
+    uint64_t eval_every, save_every, evaluated = UINT64_MAX, saved = t->step;
+
+    WEIR_TRY(weir_steps_read("--eval-every", set->eval_every, t->epoch_steps, &eval_every));
+    WEIR_TRY(weir_steps_read("--save-every", set->save_every, t->epoch_steps, &save_every));
+    while (t->step < t->steps && !t->stopped) {
+        WEIR_TRY(one_step(l, t));
+        /* it compares where it settles */
+        if (due(t->step, (uint64_t)set->check_every) && !t->exchange->drifts)
+            WEIR_TRY(weir_trainer_check(t));
+        if (due(t->step, eval_every) && !t->stopped) {
+            WEIR_TRY(evaluate(l, t));
+            evaluated = t->step;
+        }
+        if (due(t->step, save_every)) {
+            WEIR_TRY(save(l, t));
+            saved = t->step;
+        }
+    }
+    WEIR_TRY(log_last(l, t));
+    if (saved != t->step)
+        WEIR_TRY(save(l, t));
+    /* a run that was told to leave leaves; one that has come to its end says how good it is */
+    return evaluated == t->step || t->stopped ? WEIR_OK : evaluate(l, t);
+}

@@ -1,0 +1,16 @@
+/* loop.h - step after step, with evaluations and checkpoints where they are due. */
+#ifndef WEIR_TRAIN_LOOP_H
+#define WEIR_TRAIN_LOOP_H
+#include "train/report.h"
+
+typedef struct weir_loop {
+    weir_journal *journal; /* rank 0's; else NULL */
+    weir_tally tally;
+    weir_step_report last; /* made, not yet logged: its bytes are not known */
+    bool saves;            /* rank 0 has an --out: all take part in its checkpoints */
+} weir_loop;
+
+/* From t->step to the end of the run, or until all ranks agreed to stop (t->stopped). What was
+ * trained is saved before it is evaluated for the last time. */
+weir_err weir_loop_run(weir_loop *, weir_trainer *);
+#endif

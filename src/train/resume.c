@@ -1,0 +1,125 @@
+/* resume.c - see resume.h. */
+#include "train/resume.h"
+#include "core/log.h"
+#include "core/vec.h"
+#include "train/checkpoint.h"
+#include "train/gather.h"
+#include "train/report.h"
+#include "train/warn.h"
+#include <stdlib.h>
+
+static weir_ckpt_body body(weir_trainer *t)
+{
+    weir_ckpt_body b = {.param = t->param, .state = weir_trainer_state, .arg = t};
+
+    b.tensor = weir_model_tensors(t->model, &b.tensors);
+    return b;
+}
+
+/* ---- saving ---- */
+
+weir_err weir_resume_agree(weir_trainer *t, bool *saves)
+{
+    uint64_t *out = WEIR_NEW(t->arena, uint64_t, t->all.size);
+
+    if (!out)
+        return weir_fail_nomem((size_t)t->all.size * sizeof *out);
+    WEIR_TRY(weir_trainer_gather(t, t->set->out != NULL, out));
+    *saves = out[0] != 0;
+    return WEIR_OK;
+}
+
+/* All ranks hold the same, and come to the same. */
+static weir_err check_finite(const weir_trainer *t)
+{
+    int tensors;
+    const weir_tensor *tensor = weir_model_tensors(t->model, &tensors);
+
+    for (int i = 0; i < tensors; i++)
+        if (!weir_vec_best()->finite(t->param + tensor[i].at, tensor[i].n))
+            return weir_fail(WEIR_NAN,
+                             "step %llu: the weights of %s are not finite: nothing is saved; try a "
+                             "smaller --lr or --clip",
+                             (unsigned long long)t->step, tensor[i].name);
+    return WEIR_OK;
+}
+
+/* Rank 0's part of a save. */
+static weir_err write_checkpoint(weir_trainer *t, weir_journal *journal, weir_gathered *state)
+{
+    const weir_settings *set = t->set;
+    char *text = weir_settings_text(set);
+    weir_ckpt_saved saved;
+
+    if (!text)
+        return weir_fail_nomem(0);
+    weir_ckpt_info info = {.step = t->step,
+                           .seed = (uint64_t)set->seed,
+                           .samples = t->samples,
+                           .workers = t->all.size,
+                           .model = set->model,
+                           .data = set->data,
+                           .settings = text};
+    weir_ckpt_body what = body(t);
+    what.state = weir_gathered_state;
+    what.arg = state;
+    weir_err err = weir_ckpt_save(t->rt, set->out, (int)set->keep, &info, &what, &saved);
+    free(text);
+    return err ? err
+               : weir_report_checkpoint(journal, t->step, saved.path, saved.bytes, saved.seconds);
+}
+
+weir_err weir_resume_save(weir_trainer *t, weir_journal *journal)
+{
+    weir_gathered *state;
+    weir_err err;
+
+    weir_net_phase(t->net, WEIR_PHASE_SAVE, t->step);
+    WEIR_TRY(weir_trainer_settle(t));
+    WEIR_TRY(check_finite(t));
+    WEIR_TRY(weir_gather_state(t, &state));
+    err = t->all.me ? WEIR_OK : write_checkpoint(t, journal, state);
+    weir_gathered_free(state);
+    return err;
+}
+
+/* ---- loading ---- */
+
+/* Ranks that read different disks may find different checkpoints. */
+static weir_err agree_step(weir_trainer *t)
+{
+    uint64_t *step = WEIR_NEW(t->arena, uint64_t, t->all.size);
+
+    if (!step)
+        return weir_fail_nomem(0);
+    WEIR_TRY(weir_trainer_gather(t, t->step, step));
+    for (int i = 1; i < t->all.size; i++)
+        if (step[i] != step[0])
+            return weir_fail(WEIR_MISFIT,
+                             "rank 0 resumes from step %llu, rank %d from step %llu: do all ranks "
+                             "see the same directory?",
+                             (unsigned long long)step[0], i, (unsigned long long)step[i]);
+    return WEIR_OK;
+}
+
+weir_err weir_resume_load(weir_trainer *t)
+{
+    char path[WEIR_CKPT_PATH];
+    size_t left;
+    weir_ckpt_info info;
+    weir_ckpt_body what = body(t);
+
+    if (!t->set->resume)
+        return WEIR_OK;
+    WEIR_TRY(weir_ckpt_find(t->set->resume, path));
+    WEIR_TRY(weir_ckpt_peek(path, t->arena, &info));
+    what.state = weir_dealt_state;
+    what.arg = &(weir_dealt){info.workers, t->all.size, t->all.me, weir_trainer_state, t};
+    /* a rank that was not there when it was saved takes nothing of what each had */
+    what.unused = t->all.me < info.workers ? weir_never_lost : NULL;
+    WEIR_TRY(weir_saved_with(weir_ckpt_load(path, t->all.size, &what, &left), info.settings));
+    if (left && t->all.me == 0)
+        weir_log(WEIR_LOG_WARN, "train",
+                 "%s: %zu fields of the saved state are not used by these settings", path, left);
+    return agree_step(t);
+}
