@@ -88,3 +88,42 @@ def test_seed_matters(tmp_path):
     for seed in (1, 2):
         train(tmp_path / str(seed), '--model', 'lenet', '--batch', 64, '--seed', seed, *COMMON)
     assert end(tmp_path / '1')['params_hash'] != end(tmp_path / '2')['params_hash']
+
+
+TEXT = 'synth:tokens=50,length=12,count=640,test=64'
+COLOURS = 'synth:shape=3x32x32,classes=10,count=640,test=64'
+
+
+@pytest.mark.parametrize(
+    'model,data,batch,exact',
+    [
+        ('resnet20:sync=1', COLOURS, 64, 'yes'),
+        ('lstm-small:width=64', TEXT, 16, 'no'),
+        ('gpt:width=32,depth=2', TEXT, 16, 'no'),
+    ],
+)
+def test_four_workers_equal_one(tmp_path, model, data, batch, exact):
+    for workers in (1, 4):
+        train(
+            tmp_path / str(workers),
+            '--model',
+            model,
+            '--data',
+            data,
+            '--batch',
+            batch,
+            '--steps',
+            20,
+            '--lr',
+            0.01,
+            '--threads',
+            1,
+            '--eval-every',
+            0,
+            '--workers',
+            workers,
+            '--exact',
+            exact,
+        )
+    assert end(tmp_path / '4')['replicas'] == 1
+    assert distance(weights(tmp_path / '4'), weights(tmp_path / '1')) <= 1e-5

@@ -57,7 +57,7 @@ def test_resnet(tmp_path, seed):
 
 
 def test_whole_resnet_on_three(tmp_path):
-    """full width; four workers are in test_models.py"""
+    """full width; four workers are in test_equal.py"""
     same_for(
         tmp_path,
         [3],

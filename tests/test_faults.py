@@ -1,7 +1,7 @@
 """It never hangs, and it says who: ranks and the launcher killed and stopped at random instants."""
-import os, random, re, signal, subprocess, time
+import os, random, re, signal, time
 import pytest
-from weirlib import SMALL, WEIR, alive, children, environment, events, leftovers, start, wait_for
+from weirlib import SMALL, alive, children, events, leftovers, port, start, wait_for
 
 WORKERS = 4
 LONG = [
@@ -97,61 +97,115 @@ def test_short_stop_is_forgiven(tmp_path):
     assert p.returncode == 128 + signal.SIGTERM
 
 
-@pytest.mark.parametrize('trial', range(6))
-def test_kill_launcher(tmp_path, trial):
-    out = tmp_path / 'run'
-    p, ranks = launch(out)
-    if trial % 3:
-        running(out)
-    time.sleep(random.Random(trial).random() * 0.3)
-    p.kill()
-    gone(ranks, 2)
-    p.communicate()
-    assert not leftovers(out)
+# ---- ranks started by hand: no launcher ends what computes on ----
 
 
-def test_kill_launcher_with_a_stopped_rank(tmp_path):
-    out = tmp_path / 'run'
-    p, ranks = launch(out)
-    running(out)
-    os.kill(ranks[3], signal.SIGSTOP)
-    p.kill()
-    gone(ranks, 2)
-    p.communicate()
-    assert not leftovers(out)
+def ticks(p):
+    with open(f'/proc/{p.pid}/stat') as f:
+        return int(f.read().rsplit(')', 1)[1].split()[11])
 
 
-def test_kill_launcher_of_a_bench(tmp_path):
-    p = start('bench', 'train', '--model', 'lenet', '--workers', 2, '--steps', 1000000)
-    ranks = wait_for(lambda: len(children(p.pid)) == 2 and children(p.pid))
-    time.sleep(0.7)
-    p.kill()
-    gone(ranks, 2)
-    p.communicate()
-    assert not leftovers()
+def by_hand(*args):
+    """two ranks of vgg16: no launcher ends what computes on"""
+    common = [
+        'train',
+        '--model',
+        'vgg16',
+        '--threads',
+        1,
+        '--quiet',
+        '--size',
+        2,
+        '--rendezvous',
+        f'127.0.0.1:{port()}',
+        *args,
+    ]
+    return [start(*common, '--rank', r) for r in range(2)]
 
 
-def test_run_directory_is_not_ours_to_empty(tmp_path):
-    """WEIR_RUN may name anything: only sockets of this run are removed"""
-    victim = tmp_path / 'victim'
-    victim.mkdir()
-    (victim / 'file').write_text('mine')
-    env = environment(
-        RANK='0',
-        WORLD_SIZE='2',
-        LOCAL_RANK='0',
-        LOCAL_WORLD_SIZE='2',
-        MASTER_ADDR='127.0.0.1',
-        MASTER_PORT='1',
-        WEIR_RUN=str(victim),
+def lost(p, killed, seconds):
+    _, err = p.communicate(timeout=60)
+    assert p.returncode == 10 and 'rank 1 (' in err and time.time() - killed < seconds, (
+        p.returncode,
+        time.time() - killed,
+        err,
     )
-    p = subprocess.Popen(
-        [WEIR, 'train', *map(str, LONG)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env
+
+
+def test_a_long_step_ends_when_a_peer_is_lost():
+    ranks = by_hand(
+        '--data',
+        'synth:shape=3x32x32,classes=10,count=1024,test=16',
+        '--batch',
+        1024,
+        '--steps',
+        100,
+        '--eval-every',
+        0,
     )
+    try:
+        wait_for(lambda: all(ticks(p) > 250 for p in ranks), 60)
+        ranks[1].kill()  # in the middle of the first step, which takes much longer
+        lost(ranks[0], time.time(), 4)
+    finally:
+        for p in ranks:
+            p.kill()
+
+
+def rests(p):
+    """it has computed, and does no longer"""
+    before = ticks(p)
     time.sleep(0.5)
-    for _ in range(2):
-        p.terminate()
-        time.sleep(0.2)
-    p.kill()
-    p.communicate()
-    assert (victim / 'file').read_text() == 'mine'
+    return ticks(p) - before < 5
+
+
+def test_a_rank_that_waits_is_lost():
+    """what it left in common memory is no answer"""
+    ranks = by_hand(
+        '--data',
+        'synth:shape=3x32x32,classes=10,count=256,test=16',
+        '--batch',
+        256,
+        '--steps',
+        100,
+        '--eval-every',
+        0,
+        '--timeout',
+        60,
+    )
+    try:
+        wait_for(lambda: all(ticks(p) > 150 for p in ranks), 60)
+        ranks[0].send_signal(signal.SIGSTOP)
+        wait_for(lambda: rests(ranks[1]), 60)
+        ranks[1].kill()
+        ranks[1].wait()
+        ranks[0].send_signal(signal.SIGCONT)
+        lost(ranks[0], time.time(), 4)
+    finally:
+        for p in ranks:
+            p.kill()
+
+
+def test_an_evaluation_ends_when_a_peer_is_lost(tmp_path):
+    ranks = by_hand(
+        '--data',
+        'synth:shape=3x32x32,classes=10,count=16,test=20000',
+        '--batch',
+        4,
+        '--steps',
+        1,
+        '--out',
+        tmp_path / 'run',
+    )
+    try:
+        wait_for(
+            lambda: os.path.exists(tmp_path / 'run/log.jsonl') and events(tmp_path / 'run', 'step'),
+            60,
+        )
+        from_now = ticks(ranks[1])
+        wait_for(lambda: ticks(ranks[1]) > from_now + 30, 60)
+        ranks[1].kill()
+        lost(ranks[0], time.time(), 4)
+    finally:
+        for p in ranks:
+            p.kill()

@@ -1,7 +1,19 @@
 """Stop and go on: the same as never stopping."""
 import os, shutil, signal, time
 import pytest
-from weirlib import SMALL, children, distance, end, events, start, train, wait_for, weights, weir
+from weirlib import (
+    SMALL,
+    children,
+    distance,
+    end,
+    events,
+    fails,
+    start,
+    train,
+    wait_for,
+    weights,
+    weir,
+)
 
 COMMON = [
     '--model',
@@ -146,3 +158,77 @@ def test_keep(tmp_path):
     assert sorted(d for d in os.listdir(out) if d.startswith('step-')) == ['step-49', 'step-50']
     assert os.readlink(out / 'latest') == 'step-50'
     assert [e['step'] for e in events(out, 'checkpoint')] == [7, 14, 21, 28, 35, 42, 49, 50]
+
+
+# ---- models and optimisers that keep something of their own ----
+
+TEXT = 'synth:tokens=50,length=12,count=640,test=64'
+COLOURS = 'synth:shape=3x32x32,classes=10,count=640,test=64'
+DROPPING = 'flatten\ndense out=64\nrelu\ndropout rate=0.3\ndense out=classes\nsoftmax\n'
+
+
+def resumed_equals_whole(tmp_path, *options):
+    """a run of 70 steps, and one that is cut back to its checkpoint at step 57 and resumed"""
+    common = ['--batch', 16, '--steps', 70, '--threads', 1, '--eval-every', 0, *options]
+    train(tmp_path / 'whole', *common)
+    out = tmp_path / 'cut'
+    train(out, '--save-every', 57, *common)
+    shutil.rmtree(out / 'step-70')
+    os.remove(out / 'latest')
+    os.symlink('step-57', out / 'latest')
+    train(out, '--resume', out)
+    assert end(out)['steps'] == 70
+    assert end(out)['params_hash'] == end(tmp_path / 'whole')['params_hash']
+
+
+@pytest.mark.parametrize('workers', [1, 3])
+@pytest.mark.parametrize(
+    'optim', ['sgd:momentum=0.9,nesterov=yes,decay=1e-3', 'adagrad', 'adam', 'adamw']
+)
+def test_resume_with_dropout(tmp_path, optim, workers):
+    (tmp_path / 'd.net').write_text(DROPPING)
+    resumed_equals_whole(
+        tmp_path,
+        '--model',
+        tmp_path / 'd.net',
+        '--data',
+        COLOURS,
+        '--optim',
+        optim,
+        '--lr',
+        0.002,
+        '--workers',
+        workers,
+    )
+
+
+@pytest.mark.parametrize('workers', [1, 3])
+def test_resume_with_carried_state(tmp_path, workers):
+    resumed_equals_whole(
+        tmp_path,
+        '--model',
+        'lstm-small:width=24',
+        '--data',
+        TEXT,
+        '--lr',
+        0.5,
+        '--clip',
+        1,
+        '--workers',
+        workers,
+    )
+
+
+def test_resume_with_running_statistics(tmp_path):
+    resumed_equals_whole(
+        tmp_path, '--model', 'resnet20:width=4', '--data', COLOURS, '--lr', 0.05, '--workers', 2
+    )
+
+
+def test_resume_of_one_checkpoint(tmp_path):
+    out, other = tmp_path / 'run', tmp_path / 'other'
+    train(out, '--steps', 3, *COMMON)
+    fails(2, 'train', '--resume', out / 'step-3', '--steps', 6, '--quiet', says=['--out', 'step-3'])
+    train(other, '--resume', out / 'step-3', '--steps', 6)
+    train(out, '--resume', out, '--steps', 6)
+    assert end(other)['params_hash'] == end(out)['params_hash']

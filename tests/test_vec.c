@@ -483,6 +483,49 @@ static void the_mask_is_obeyed(void **state)
     assert_non_null(strstr(answer, all[last]->isa));
 }
 
+/* ---- many at once ---- */
+
+/* in (0, 1]: the order of adding shows in the bits */
+static double fraction(int i, size_t j)
+{
+    return 1.0 / (double)(1 + (j * 7 + (size_t)i * 13) % 97);
+}
+
+static void all_at_once_has_the_bits_of_one_by_one(void **state)
+{
+    enum { N = 5000, K = 9 };
+    static float x[K][N + 8];
+    static double d[K][N + 8];
+
+    (void)state;
+    for (const weir_vec *const *v = weir_vec_all(); *v; v++)
+        for (int k = 1; k <= K; k++)
+            for (size_t n = 0, shift = 0; n <= N; n = n * 7 / 4 + 1, shift = (shift + 1) % 7) {
+                void *p[K], *pd[K];
+                for (int i = 0; i < K; i++) {
+                    p[i] = x[i] + (shift + (size_t)i) % 8, pd[i] = d[i] + (shift + (size_t)i) % 8;
+                    for (size_t j = 0; j < N + 8; j++)
+                        x[i][j] = d[i][j] = -1;
+                    for (size_t j = 0; j < n; j++)
+                        ((float *)p[i])[j] = (float)fraction(i, j),
+                                ((double *)pd[i])[j] = fraction(i, j);
+                }
+                (*v)->add_all(p, k, n);
+                (*v)->add_all_f64(pd, k, n);
+                for (size_t j = 0; j < n; j++) {
+                    float s = (float)fraction(0, j);
+                    double sd = fraction(0, j);
+                    for (int i = 1; i < k; i++)
+                        s += (float)fraction(i, j), sd += fraction(i, j);
+                    for (int i = 0; i < k; i++)
+                        assert_true(((float *)p[i])[j] == s && ((double *)pd[i])[j] == sd);
+                }
+                for (int i = 0; i < k; i++)
+                    assert_true(n > N - 8 ||
+                                (((float *)p[i])[n] == -1 && ((double *)pd[i])[n] == -1));
+            }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -494,6 +537,7 @@ int main(void)
         cmocka_unit_test(one_bad_value_is_found_anywhere),
         cmocka_unit_test(what_codecs_are_fed),
         cmocka_unit_test(the_sums_of_bucket_h_add),
+        cmocka_unit_test(all_at_once_has_the_bits_of_one_by_one),
         cmocka_unit_test(best_is_one_of_all),
         cmocka_unit_test(the_mask_is_obeyed),
     };

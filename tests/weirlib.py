@@ -62,6 +62,20 @@ def weir(*args, code=0, timeout=300, **env):
     return p.stdout, p.stderr
 
 
+def fails(code, *args, says=()):
+    """exits with `code`, with exactly one line that says all of `says`"""
+    _, err = weir(*args, code=code)
+    lines = err.strip().splitlines()
+    assert (
+        len(lines) == 1
+        and lines[0].startswith('weir: error: ')
+        and lines[0].endswith(f'(exit {code})')
+    ), err
+    for word in says:
+        assert word in lines[0], err
+    return lines[0]
+
+
 def train(out, *args, **kw):
     return weir('train', '--out', out, '--quiet', *args, **kw)
 

@@ -1,5 +1,5 @@
 """`--coll auto:measure=yes`, and ranks of one machine that cannot look into each other's memory."""
-import os, subprocess
+import subprocess
 import pytest
 from weirlib import SMALL, WEIR, end, environment, port, train
 
@@ -80,3 +80,7 @@ def test_a_rank_alone_in_a_simulated_world(tmp_path):
         and 'inf' not in p.stdout.lower()
         and '"gb_per_s": null' in p.stdout.replace('":null', '": null')
     ), p.stdout
+
+
+def test_one_rank_and_mpis_collectives(tmp_path):
+    train(tmp_path / 'run', *SHORT, '--steps', 5, '--coll', 'mpi')

@@ -2,7 +2,19 @@
 last bit."""
 import os, re, signal, socket, subprocess, time
 import pytest
-from weirlib import SMALL, WEIR, end, environment, events, leftovers, port, train, wait_for, weir
+from weirlib import (
+    SMALL,
+    WEIR,
+    end,
+    environment,
+    events,
+    leftovers,
+    port,
+    start,
+    train,
+    wait_for,
+    weir,
+)
 
 SIZE = 4
 COMMON = [
@@ -218,3 +230,186 @@ def test_killed_rank_is_named(tmp_path, trial):
                 said[r],
             ), said[r]
     assert not leftovers(out)
+
+
+# ---- who says how many there are ----
+
+SHORT = ['--model', 'lenet', '--data', SMALL, '--batch', 64, '--threads', 1, '--quiet']
+
+
+def test_resumed_where_others_say_how_many(tmp_path):
+    out = tmp_path / 'run'
+    train(out, *SHORT[:-1], '--workers', 2, '--steps', 10)
+    train(out, '--resume', out, '--steps', 15, '--net', 'sim:nodes=3')
+    assert end(out)['workers'] == 3
+    train(out, '--resume', out, '--steps', 20, '--net', 'auto')
+    assert end(out)['workers'] == 2
+    mpirun = '/usr/bin/mpirun.openmpi'
+    if os.path.exists(mpirun):
+        p = subprocess.run(
+            [
+                mpirun,
+                '--oversubscribe',
+                '--bind-to',
+                'none',
+                '-n',
+                '3',
+                WEIR,
+                'train',
+                '--resume',
+                str(out),
+                '--steps',
+                '25',
+                '--net',
+                'auto',
+                '--quiet',
+            ],
+            capture_output=True,
+            text=True,
+            env=environment(OMPI_ALLOW_RUN_AS_ROOT='1', OMPI_ALLOW_RUN_AS_ROOT_CONFIRM='1'),
+        )
+        assert p.returncode == 0 and end(out)['workers'] == 3, p.stderr
+    err = weir(
+        'train', '--resume', out, '--steps', 30, '--net', 'sim:nodes=3', '--workers', 2, code=16
+    )[1]
+    assert '--workers 2, but --net sim:nodes=3 has 3 nodes' in err
+
+
+def test_resumed_by_a_launcher_of_one(tmp_path):
+    out = tmp_path / 'run'
+    train(out, *SHORT[:-1], '--workers', 2, '--steps', 5)
+    train(
+        out,
+        '--resume',
+        out,
+        '--steps',
+        10,
+        RANK='0',
+        WORLD_SIZE='1',
+        LOCAL_RANK='0',
+        MASTER_ADDR='127.0.0.1',
+        MASTER_PORT=str(port()),
+    )
+    assert end(out)['workers'] == 1
+
+
+def test_two_numbers_of_ranks(tmp_path):
+    err = weir(
+        'train',
+        *SHORT,
+        '--steps',
+        5,
+        '--workers',
+        4,
+        '--rank',
+        0,
+        '--size',
+        2,
+        '--rendezvous',
+        f'127.0.0.1:{port()}',
+        code=16,
+    )[1]
+    assert '--workers 4, but --size says 2 ranks' in err
+
+
+def test_one_worker_where_there_are_more(tmp_path):
+    assert (
+        '--workers 1'
+        in weir('train', *SHORT, '--steps', 1, '--workers', 1, '--net', 'sim:nodes=3', code=16)[1]
+    )
+    assert (
+        '--workers 1'
+        in weir(
+            'train',
+            *SHORT,
+            '--steps',
+            1,
+            '--workers',
+            1,
+            '--rank',
+            0,
+            '--size',
+            2,
+            '--rendezvous',
+            f'127.0.0.1:{port()}',
+            code=16,
+        )[1]
+    )
+
+
+@pytest.mark.parametrize('at', ['0.0.0.0', '[::]'])
+def test_nobody_can_go_to_any_address(at):
+    assert (
+        'no address that others can go to'
+        in weir(
+            'train',
+            *SHORT,
+            '--steps',
+            5,
+            '--rank',
+            0,
+            '--size',
+            2,
+            '--rendezvous',
+            f'{at}:{port()}',
+            '--insecure',
+            code=2,
+        )[1]
+    )
+
+
+def test_a_profile_that_one_rank_wants(tmp_path):
+    at = f'127.0.0.1:{port()}'
+    ranks = [
+        start(
+            'bench',
+            'train',
+            '--model',
+            'mlp',
+            '--steps',
+            2,
+            '--rank',
+            r,
+            '--size',
+            2,
+            '--rendezvous',
+            at,
+            *(['--profile', tmp_path / 'p'] if r == 0 else []),
+        )
+        for r in range(2)
+    ]
+    said = [p.communicate(timeout=60)[1] for p in ranks]
+    assert [p.returncode for p in ranks] == [16, 16] and all('profile' in s for s in said), said
+
+
+def listens(at):
+    with open('/proc/net/tcp') as f:
+        return any(line.split()[1].endswith(f':{at:04X}') and line.split()[3] == '0A' for line in f)
+
+
+def test_a_signal_before_the_ranks_have_met_is_heard_at_once(tmp_path):
+    at = port()
+    p = subprocess.Popen(
+        [
+            WEIR,
+            'train',
+            *map(str, SHORT),
+            '--steps',
+            '3',
+            '--rank',
+            '0',
+            '--size',
+            '2',
+            '--rendezvous',
+            f'127.0.0.1:{at}',
+            '--timeout',
+            '60',
+        ],
+        stderr=subprocess.PIPE,
+        env=environment(),
+    )
+    wait_for(lambda: listens(at))
+    began = time.time()
+    p.terminate()
+    p.communicate(timeout=30)
+    assert p.returncode == 143 and time.time() - began < 2
