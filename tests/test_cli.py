@@ -142,6 +142,16 @@ def test_bench():
     fails(2, 'bench', 'nothing')
 
 
+@pytest.mark.mended
+@pytest.mark.parametrize('floats', (4097, 10000))
+def test_bench_codec_takes_as_many_floats_as_it_is_told(floats):
+    for line in weir('bench', 'codec', '--floats', floats, '--json')[0].splitlines():
+        e = json.loads(line)
+        assert e['floats'] == floats, e
+        if e['codec'] == 'none':
+            assert e['ratio'] == 1
+
+
 def test_embedding(tmp_path):
     """a C program that trains through the library's header"""
     source = tmp_path / 'e.c'

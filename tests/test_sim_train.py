@@ -1,6 +1,7 @@
 """Training in the simulated world: the same numbers as in a real one, and times that follow from
 profile and links."""
 import json
+import pytest
 from weirlib import SMALL, end, train, weir
 
 LENET = [
@@ -125,6 +126,53 @@ def test_spends_what_a_real_run_took_down(tmp_path):
             code=16,
         )[1]
     )
+
+
+@pytest.mark.mended
+def test_a_profile_is_of_so_many_samples(tmp_path):
+    """computing grows with a worker's samples; the update and the wire do not"""
+    profile = tmp_path / 'p'
+    run = ['--model', 'lenet', '--steps', 3]
+    bench(*run, '--batch', 32, '--threads', 1, '--profile', profile)
+    p = json.loads(profile.read_text())
+    assert p['samples'] == 32 and p['threads'] == 1 and p['model'] == 'lenet'
+    computing = (p['forward_ns'] + sum(p['backward_ns']) + p['rest_ns']) / 1e6
+    sim = [*run, '--profile', profile, '--net', 'sim:nodes=2,dry=yes,rate=1000G,latency=0']
+    same, twice, third = (bench(*sim, '--batch', n) for n in (64, 128, 192))
+    # two virtual nanoseconds a piece are lost to rounding, and what is on the wire is hidden
+    near = 1e-3 * (len(p['backward_ns']) + 3)
+    assert abs(twice['step_ms'] - same['step_ms'] - computing) < near
+    assert abs(third['step_ms'] - same['step_ms'] - 2 * computing) < near
+    for b in (same, twice, third):
+        assert b['virtual'] and b['computing'] == 'profile' and b['threads'] == 1
+    said = weir('bench', 'train', *sim, '--batch', 128)[0]
+    assert 'virtual' in said and '32 samples' in said
+    for other in (['--threads', 2], ['--data', 'synth:shape=1x32x32,classes=10,count=1000,test=9']):
+        assert 'profile' in weir('bench', 'train', *sim, '--batch', 64, *other, code=16)[1]
+    old = {k: v for k, v in p.items() if k != 'samples'}
+    profile.write_text(json.dumps(old))
+    assert 'samples' in weir('bench', 'train', *sim, '--batch', 64, code=17)[1]
+
+
+@pytest.mark.mended
+def test_computing_that_nobody_priced_is_said_to_be_free():
+    run = ['bench', 'train', '--model', 'lenet', '--steps', 2]
+    net = ['--net', 'sim:nodes=2,dry=yes']
+    said = weir(*run, *net)[0]
+    assert 'virtual' in said and 'free' in said
+    assert bench(*run[2:], *net)['computing'] == 'free'
+    assert bench(*run[2:], '--net', 'sim:nodes=2,dry=yes,cost=1ms')['computing'] == 'cost'
+    said = weir(*run, '--threads', 1)[0]
+    assert 'virtual' not in said and bench(*run[2:], '--threads', 1)['virtual'] is False
+    assert 'virtual' in weir('bench', 'allreduce', '--floats', 100, '--coll', 'ring', *net)[0]
+
+
+@pytest.mark.mended
+@pytest.mark.parametrize('nodes', (1, 4))
+def test_nothing_is_trained_in_a_dry_world(tmp_path, nodes):
+    said = train(tmp_path / 'r', *LENET, '--net', f'sim:dry=yes,nodes={nodes}', code=16)[1]
+    assert 'dry' in said and 'bench train' in said
+    assert not (tmp_path / 'r').exists()
 
 
 def test_a_death_is_told(tmp_path):

@@ -29,7 +29,10 @@ const cli_command cli_commands[] = {
      "compute and train: --steps N (20) timed steps after 3 untimed ones; train also takes "
      "--exchange --codec --coll --net --optim.\n"
      "allreduce: --floats N and --coll C (all that fit, if not given). codec: --floats N and "
-     "--codec C (all, if not given), on one core. --json prints one JSON object a line.",
+     "--codec C (all, if not given), on one core. --json prints one JSON object a line.\n"
+     "Times under --net sim are virtual; --profile FILE, as a real bench train has written it, "
+     "says "
+     "what computing costs there: it is scaled to a worker's samples.",
      " model data batch accumulate steps threads workers exchange codec coll net optim lr clip "
      "exact profile seed timeout stall rank size rendezvous key insecure "},
     {"keygen", "weir keygen [FILE]",

@@ -203,6 +203,7 @@ typedef struct weir_place {
 typedef struct weir_net_facts {
     bool loses, joins, encrypts, shares;
     bool simulated; /* all ranks in one process, time is virtual */
+    bool dry;       /* the spec says: messages have sizes and no content */
     /* the spec says what work costs; and that this is drawn, or differs between ranks */
     bool costs, varies;
     int ranks; /* as many as the spec itself says; 0: it does not */

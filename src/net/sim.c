@@ -73,6 +73,7 @@ static void chosen(const void *self, weir_net_facts *facts)
     const weir_sim_options *o = self;
 
     facts->ranks = (int)o->nodes;
+    facts->dry = o->dry;
     facts->costs = o->cost > 0;
     facts->varies = o->draw != WEIR_SIM_CONSTANT || (o->slow && *o->slow);
 }

@@ -94,12 +94,39 @@ static void put_train(weir_json *j, const weir_trainer *t, const weir_bench *b, 
     weir_json_put_int(j, "exit", 0);
 }
 
+/* Whose word it is what computing costs, where nobody computes by the clock. */
+static void put_virtual(weir_json *j, const weir_trainer *t, const weir_net_facts *facts)
+{
+    const char *given = facts->costs ? "cost" : t->profile ? "profile" : "free";
+
+    weir_json_put_bool(j, "virtual", facts->simulated);
+    if (facts->simulated)
+        weir_json_put_text(j, "computing", given);
+    if (facts->simulated && !strcmp(given, "profile"))
+        weir_json_put_real(j, "profile_samples", t->profile->samples);
+}
+
+static void say_virtual(char *text, size_t room, const weir_trainer *t, const weir_net_facts *facts)
+{
+    if (!facts->simulated)
+        text[0] = 0;
+    else if (facts->costs)
+        snprintf(text, room, " (virtual: computing costs what --net says)");
+    else if (!t->profile)
+        snprintf(text, room, " (virtual: computing taken as free, no --profile)");
+    else
+        snprintf(text, room, " (virtual: computing as in %.100s, taken at %g samples a worker)",
+                 t->set->profile, t->profile->samples);
+}
+
 static weir_err report_steps(const weir_trainer *t, const weir_bench *b, const timed *m)
 {
-    weir_json *j = weir_json_object();
-    char text[200];
+    weir_json *j;
+    char text[480], clock[240];
+    weir_net_facts facts;
 
-    if (!j)
+    WEIR_TRY(weir_net_check(t->set->net, &facts));
+    if (!(j = weir_json_object()))
         return weir_fail_nomem(0);
     weir_json_put_text(j, "bench", b->kind);
     weir_json_put_text(j, "model", t->set->model);
@@ -109,14 +136,17 @@ static weir_err report_steps(const weir_trainer *t, const weir_bench *b, const t
     weir_json_put_real(j, "step_ms", m->seconds / (double)b->steps * 1e3);
     weir_json_put_real(j, "samples_per_s", (double)m->samples / m->seconds);
     weir_json_put_real(j, "peak_rss_mib", weir_peak_rss_mib());
+    put_virtual(j, t, &facts);
     if (!strcmp(b->kind, "train"))
         put_train(j, t, b, m);
-    snprintf(
-        text, sizeof text,
-        "%s: %s, batch %lld, %d worker%s x %d thread%s: %.3f ms a step, %.1f samples/s, %.0f MiB",
-        b->kind, t->set->model, (long long)t->set->batch, t->all.size, t->all.size > 1 ? "s" : "",
-        t->threads, t->threads > 1 ? "s" : "", m->seconds / (double)b->steps * 1e3,
-        (double)m->samples / m->seconds, weir_peak_rss_mib());
+    say_virtual(clock, sizeof clock, t, &facts);
+    snprintf(text, sizeof text,
+             "%s: %.60s, batch %lld, %d worker%s x %d thread%s: %.3f ms a step%s, %.1f samples/s, "
+             "%.0f MiB",
+             b->kind, t->set->model, (long long)t->set->batch, t->all.size,
+             t->all.size > 1 ? "s" : "", t->threads, t->threads > 1 ? "s" : "",
+             m->seconds / (double)b->steps * 1e3, clock, (double)m->samples / m->seconds,
+             weir_peak_rss_mib());
     return weir_bench_print(b->out, j, b->json, text);
 }
 
@@ -126,6 +156,7 @@ static weir_err save_profile(weir_trainer *t)
     if (!t->profile || weir_net_simulated(t->net))
         return WEIR_OK;
     WEIR_TRY(weir_trainer_sum(t, t->profile->second, weir_profile_pieces(t->profile)));
+    WEIR_TRY(weir_trainer_sum(t, &t->profile->samples, 1));
     t->profile->steps *= t->all.size;
     return t->all.me ? WEIR_OK : weir_profile_save(t->profile, t->set->profile);
 }
@@ -343,8 +374,10 @@ static weir_err bench_coll(weir_net *net, reducing *r, weir_group *group, weir_c
     weir_json_put_real(j, "us", s * 1e6);
     weir_json_put_real(j, "gb_per_s", rate);
     weir_json_put_real(j, "busbw", rate * 2 * (group->size - 1) / group->size);
-    snprintf(text, sizeof text, "%s over %s, %d ranks, %zu floats: %.1f us, %.3f GB/s",
-             use->coll->plug.name, weir_net_name(net), group->size, r->floats, s * 1e6, rate);
+    weir_json_put_bool(j, "virtual", weir_net_simulated(net));
+    snprintf(text, sizeof text, "%s over %s, %d ranks, %zu floats: %.1f us%s, %.3f GB/s",
+             use->coll->plug.name, weir_net_name(net), group->size, r->floats, s * 1e6,
+             weir_net_simulated(net) ? " (virtual)" : "", rate);
     return weir_bench_print(r->out, j, r->json, text);
 }
 

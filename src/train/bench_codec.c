@@ -11,13 +11,13 @@
 /* whole pages: what a lane holds back lies beside its gradient (core/arena.h) */
 enum { ROUNDS = 20, WIDTH = 4096, POOL = 1 << 20, STRIDE = 49 * 1024 };
 
-/* One codec, one bucket of one square-ish matrix, a fresh gradient a round: a window of a pool of
- * normal numbers that moves on. */
+/* One codec, one bucket of a matrix (and a last, shorter row, where the floats do not come out
+ * even), a fresh gradient a round: a window of a pool of normal numbers that moves on. */
 typedef struct trial {
     const weir_codec *codec;
     void *self;
-    weir_tensor tensor;
-    weir_view view;
+    weir_tensor tensor[2];
+    weir_view view[2];
     weir_bucket bucket;
     weir_feed feed;
     float *pool, *held, *hold, *acc;
@@ -41,16 +41,30 @@ static double median(double *x)
     return x[ROUNDS / 2];
 }
 
+static void add_matrix(trial *t, const char *name, size_t rows, size_t cols)
+{
+    weir_bucket *b = &t->bucket;
+    weir_tensor *tensor = &t->tensor[b->views];
+
+    *tensor = (weir_tensor){.name = name,
+                            .at = b->n,
+                            .n = rows * cols,
+                            .dims = 2,
+                            .dim = {(int64_t)rows, (int64_t)cols}};
+    t->view[b->views++] = (weir_view){.tensor = tensor, .at = b->n, .rows = rows, .cols = cols};
+    b->n += rows * cols;
+}
+
 static weir_err open_trial(trial *t, const char *spec, size_t floats, weir_arena *arena)
 {
     const weir_plug *plug;
-    size_t cols = floats < WIDTH ? floats : WIDTH, rows = floats / cols, n = rows * cols;
+    size_t cols = floats < WIDTH ? floats : WIDTH, n = floats;
     weir_rng r = weir_rng_at(1, WEIR_RNG_TEST, 0, 0);
 
-    t->tensor =
-        (weir_tensor){.name = "w", .n = n, .dims = 2, .dim = {(int64_t)rows, (int64_t)cols}};
-    t->view = (weir_view){.tensor = &t->tensor, .rows = rows, .cols = cols};
-    t->bucket = (weir_bucket){.n = n, .view = &t->view, .views = 1};
+    t->bucket.view = t->view;
+    add_matrix(t, "w", floats / cols, cols);
+    if (floats % cols)
+        add_matrix(t, "rest", 1, floats % cols);
     WEIR_TRY(weir_plug_find(weir_codecs, "codec", spec, &plug));
     WEIR_TRY(weir_plug_make(plug, "codec", spec, arena, &t->self));
     t->codec = (const weir_codec *)plug;

@@ -6,13 +6,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-weir_err weir_profile_new(int stages, weir_arena *arena, weir_profile **out)
+weir_err weir_profile_new(weir_net *net, const weir_workload *of, weir_arena *arena,
+                          weir_profile **out)
 {
     weir_profile *p = WEIR_NEW(arena, weir_profile, 1);
 
-    if (!p || !(p->second = WEIR_NEW(arena, double, stages + 3)))
-        return weir_fail_nomem((size_t)(stages + 3) * sizeof(double));
-    p->stages = stages;
+    if (!p || !(p->second = WEIR_NEW(arena, double, of->stages + 3)))
+        return weir_fail_nomem((size_t)(of->stages + 3) * sizeof(double));
+    p->net = net;
+    p->of = *of;
     *out = p;
     return WEIR_OK;
 }
@@ -20,12 +22,63 @@ weir_err weir_profile_new(int stages, weir_arena *arena, weir_profile **out)
 void weir_profile_clear(weir_profile *p)
 {
     memset(p->second, 0, (size_t)weir_profile_pieces(p) * sizeof *p->second);
-    p->steps = 0;
+    p->steps = p->samples = 0;
 }
+
+/* ---- in a step ---- */
+
+static bool simulated(const weir_profile *p) { return p->net && weir_net_simulated(p->net); }
+
+static double now(const weir_profile *p) { return weir_now(weir_net_rt(p->net)); }
+
+double weir_profile_cost(const weir_profile *p, int piece)
+{
+    if (!(p->steps > 0))
+        return 0;
+    double cost = p->second[piece] / p->steps, samples = p->samples / p->steps;
+    return piece == weir_cost_update(p) ? cost : cost * (p->now / samples);
+}
+
+void weir_profile_begin(weir_profile *p, uint64_t samples)
+{
+    if (!p)
+        return;
+    p->now = (double)samples;
+    weir_profile_go_on(p);
+}
+
+void weir_profile_go_on(weir_profile *p)
+{
+    if (p)
+        p->mark = now(p);
+}
+
+void weir_profile_over(weir_profile *p, int piece)
+{
+    if (!p)
+        return;
+    if (simulated(p)) {
+        weir_net_spend(p->net, weir_net_cost(p->net, weir_profile_cost(p, piece)));
+        return;
+    }
+    double at = now(p);
+    p->second[piece] += at - p->mark;
+    p->mark = at;
+}
+
+void weir_profile_commit(weir_profile *p)
+{
+    if (!p || simulated(p)) /* there it is only spent */
+        return;
+    p->steps++;
+    p->samples += p->now;
+}
+
+/* ---- to a file ---- */
 
 static int64_t nanoseconds(const weir_profile *p, int piece)
 {
-    return llround(weir_profile_cost(p, piece) * 1e9);
+    return p->steps > 0 ? llround(p->second[piece] / p->steps * 1e9) : 0;
 }
 
 static char *write_text(const weir_profile *p)
@@ -34,7 +87,12 @@ static char *write_text(const weir_profile *p)
     char *text = NULL;
 
     if (j && back) {
-        for (int i = 0; i < p->stages; i++)
+        weir_json_put_text(j, "model", p->of.model);
+        weir_json_put_text(j, "input", p->of.input);
+        weir_json_put_int(j, "params", (int64_t)p->of.params);
+        weir_json_put_int(j, "threads", p->of.threads);
+        weir_json_put_real(j, "samples", p->steps > 0 ? p->samples / p->steps : 0);
+        for (int i = 0; i < p->of.stages; i++)
             weir_json_add_int(back, nanoseconds(p, WEIR_COST_BACK + i));
         weir_json_put_int(j, "forward_ns", nanoseconds(p, WEIR_COST_FORWARD));
         weir_json_put(j, "backward_ns", back);
@@ -67,9 +125,41 @@ weir_err weir_profile_save(const weir_profile *p, const char *path)
     return err;
 }
 
-static weir_err fill(const weir_json *j, const char *path, int stages, weir_profile *p)
+/* ---- from a file ---- */
+
+/* What it was taken of, which must be what is to be computed. */
+static weir_err check_workload(const weir_json *j, const char *path, const weir_workload *of,
+                               weir_profile *p)
+{
+    int64_t params, threads;
+    const char *model, *input;
+
+    if (!weir_json_get_text(j, "model", &model) || !weir_json_get_text(j, "input", &input) ||
+        !weir_json_get_int(j, "params", &params) || !weir_json_get_int(j, "threads", &threads) ||
+        !weir_json_get_real(j, "samples", &p->samples) || !(p->samples > 0) || threads < 1 ||
+        threads > INT32_MAX)
+        return weir_fail(WEIR_INVALID,
+                         "%s: model, input, params, threads and samples were expected in a "
+                         "profile: take it anew, by weir bench train --profile",
+                         path);
+    if ((uint64_t)params != of->params || strcmp(input, of->input))
+        return weir_fail(WEIR_MISFIT,
+                         "%s: the profile is of %s with %lld parameters on inputs of %s, this is "
+                         "%s with %zu on %s",
+                         path, model, (long long)params, input, of->model, of->params, of->input);
+    if (of->threads && threads != of->threads)
+        return weir_fail(WEIR_MISFIT,
+                         "%s: the profile was taken with --threads %lld, this run has %d: take "
+                         "one with as many, or leave out --threads",
+                         path, (long long)threads, of->threads);
+    p->of.threads = (int)threads;
+    return WEIR_OK;
+}
+
+static weir_err read_pieces(const weir_json *j, const char *path, weir_profile *p)
 {
     const weir_json *back = weir_json_get(j, "backward_ns");
+    int stages = p->of.stages;
     int64_t ns[3], x;
 
     if (!back || !weir_json_get_int(j, "forward_ns", &ns[0]) ||
@@ -98,7 +188,8 @@ static weir_err fill(const weir_json *j, const char *path, int stages, weir_prof
     return WEIR_OK;
 }
 
-weir_err weir_profile_load(const char *path, int stages, weir_arena *arena, weir_profile **out)
+weir_err weir_profile_load(const char *path, weir_net *net, const weir_workload *of,
+                           weir_arena *arena, weir_profile **out)
 {
     weir_profile *p;
     weir_json *j;
@@ -106,13 +197,15 @@ weir_err weir_profile_load(const char *path, int stages, weir_arena *arena, weir
     size_t n;
     weir_err err;
 
-    WEIR_TRY(weir_profile_new(stages, arena, &p));
+    WEIR_TRY(weir_profile_new(net, of, arena, &p));
     WEIR_TRY(weir_file_read(path, 1 << 20, &text, &n));
     err = weir_json_parse(text, n, path, &j);
     free(text);
     if (err)
         return err;
-    err = fill(j, path, stages, p);
+    err = check_workload(j, path, of, p);
+    if (!err)
+        err = read_pieces(j, path, p);
     weir_json_free(j);
     if (!err)
         *out = p;

@@ -101,28 +101,45 @@ static void count_stages(weir_trainer *t)
         t->stages = tensor[i].ready >= t->stages ? tensor[i].ready + 1 : t->stages;
 }
 
-/* Without a file: where the net says what a piece of work costs, there are pieces all the same. */
-static weir_err open_pieces(weir_trainer *t)
+/* What a profile is of. Threads that nobody asked for are no reason to refuse one. */
+static weir_workload workload(const weir_trainer *t)
 {
+    const weir_data_facts *f = &t->data.facts;
+    bool asked = t->set->threads || !weir_net_simulated(t->net);
+    weir_workload of = {.model = t->set->model,
+                        .params = t->params,
+                        .stages = t->stages,
+                        .threads = asked ? t->threads : 0};
+    size_t n = 0;
+
+    for (int i = 0; i < f->dims && n < sizeof of.input; i++)
+        n += (size_t)snprintf(of.input + n, sizeof of.input - n, "%s%lld", i ? "x" : "",
+                              (long long)f->dim[i]);
+    return of;
+}
+
+/* A real world takes it down from nothing, a simulated one has it from a file. Without a file:
+ * where the net says what a piece of work costs, there are pieces all the same. */
+static weir_err open_profile(weir_trainer *t)
+{
+    const char *path = t->set->profile;
+    weir_workload of = workload(t);
     weir_net_facts facts;
 
     WEIR_TRY(weir_net_check(t->set->net, &facts));
-    if (facts.varies && !facts.costs)
+    if (!path && facts.varies && !facts.costs)
         return weir_fail(WEIR_MISFIT,
                          "--net %s: draw and slow change what work costs, and nothing says what "
                          "that is: give cost=TIME, or --profile FILE",
                          t->set->net);
-    return facts.costs ? weir_profile_new(t->stages, t->arena, &t->profile) : WEIR_OK;
-}
-
-/* A real world takes it down from nothing, a simulated one has it from a file. */
-static weir_err open_profile(weir_trainer *t)
-{
-    if (!t->set->profile)
-        return open_pieces(t);
-    return weir_net_simulated(t->net)
-               ? weir_profile_load(t->set->profile, t->stages, t->arena, &t->profile)
-               : weir_profile_new(t->stages, t->arena, &t->profile);
+    if (!path && !facts.costs)
+        return WEIR_OK;
+    if (!path || !weir_net_simulated(t->net))
+        return weir_profile_new(t->net, &of, t->arena, &t->profile);
+    WEIR_TRY(weir_profile_load(path, t->net, &of, t->arena, &t->profile));
+    if (t->dry) /* nothing is computed: the threads are those of the file */
+        t->threads = t->profile->of.threads;
+    return WEIR_OK;
 }
 
 /* What the codec calls small. */

@@ -49,25 +49,6 @@ static int stop_signal(const float *note)
                                      : 0;
 }
 
-/* In a real world the clock runs. */
-static void begin_piece(weir_trainer *t)
-{
-    if (t->profile)
-        t->profile->mark = weir_now(t->rt);
-}
-
-/* A piece of the step's computing is over: a real world notes how long it took, a simulated one
- * lets that time pass. */
-static void account(weir_trainer *t, int piece)
-{
-    if (!t->profile)
-        return;
-    if (weir_net_simulated(t->net))
-        weir_net_spend(t->net, weir_net_cost(t->net, weir_profile_cost(t->profile, piece)));
-    else
-        weir_profile_mark(t->profile, piece, weir_now(t->rt));
-}
-
 /* ---- on the comm task ---- */
 
 static void count_bytes(weir_trainer *t, weir_net_count before)
@@ -100,10 +81,8 @@ static weir_err exchange_finish(void *trainer)
         return weir_fail(WEIR_NAN, "step %llu: the loss is not a number",
                          (unsigned long long)t->step + 1);
     weir_net_phase(t->net, WEIR_PHASE_UPDATE, t->step + 1);
-    begin_piece(t);
+    weir_profile_go_on(t->profile);
     WEIR_TRY(t->exchange->finish(t->exchanger, &t->commit));
-    if (weir_net_simulated(t->net))
-        account(t, t->stages + WEIR_COST_BACK + 1);
     count_bytes(t, before);
     return WEIR_OK;
 }
@@ -116,7 +95,7 @@ static void ready(void *trainer, int k)
     weir_trainer *t = trainer;
 
     if (k < t->stages)
-        account(t, WEIR_COST_BACK + k);
+        weir_profile_over(t->profile, WEIR_COST_BACK + k);
     while (!t->posting && t->next_lane < t->lanes && t->lane[t->next_lane].bucket->ready <= k)
         t->posting = weir_comm_post(t->comm, exchange_bucket, &t->lane[t->next_lane++]);
 }
@@ -165,26 +144,39 @@ static weir_err compute(weir_trainer *t, weir_score *score, double divisor)
         WEIR_TRY(weir_model_forward(t->model, &batch, &pass, score));
         if (last) {
             write_notes(t, score, divisor);
-            account(t, WEIR_COST_FORWARD);
+            weir_profile_over(t->profile, WEIR_COST_FORWARD);
             t->forwarded = weir_now(t->rt);
         }
         WEIR_TRY(
             weir_model_backward(t->model, (float)(1 / divisor), m > 0, last ? ready : NULL, t));
     }
-    account(t, WEIR_COST_BACK + t->stages);
+    weir_profile_over(t->profile, WEIR_COST_BACK + t->stages);
     ready(t, INT32_MAX);
     return t->posting;
+}
+
+/* Of the step's samples those that this worker computes. */
+static uint64_t own_samples(const weir_trainer *t)
+{
+    uint64_t first, samples = 0;
+    int n;
+
+    for (int m = 0; m < t->plan.micro; m++) {
+        weir_plan_share(&t->plan, t->step, m, &first, &n);
+        samples += (uint64_t)n;
+    }
+    return samples;
 }
 
 /* The same without a model: what it costs, and when its buckets leave. */
 static weir_err rehearse(weir_trainer *t)
 {
     t->next_lane = 0;
-    account(t, WEIR_COST_FORWARD);
+    weir_profile_over(t->profile, WEIR_COST_FORWARD);
     t->forwarded = weir_now(t->rt);
     for (int k = 0; k < t->stages; k++)
         ready(t, k);
-    account(t, WEIR_COST_BACK + t->stages);
+    weir_profile_over(t->profile, WEIR_COST_BACK + t->stages);
     ready(t, INT32_MAX);
     return t->posting;
 }
@@ -213,8 +205,7 @@ static void settle_accounts(weir_trainer *t, uint64_t samples)
         t->warm_steps++;
     }
     t->received += t->step_received;
-    if (t->profile)
-        t->profile->steps += !weir_net_simulated(t->net);
+    weir_profile_commit(t->profile);
     if (t->dry)
         return;
     t->stopped = stop_signal(notes(t));
@@ -253,7 +244,7 @@ weir_err weir_trainer_step(weir_trainer *t, weir_step_report *report)
                       .clip = t->set->clip,
                       .keep = true};
     t->commit.rate = t->commit.turn.rate;
-    begin_piece(t);
+    weir_profile_begin(t->profile, own_samples(t));
     if ((err = t->dry ? rehearse(t) : compute(t, &score, (double)samples * t->per_sample)))
         return weir_trainer_lost(t, err);
     computed = weir_now(t->rt);
@@ -264,8 +255,7 @@ weir_err weir_trainer_step(weir_trainer *t, weir_step_report *report)
         weir_model_commit(t->model);
         weir_model_refresh(t->model);
     }
-    if (!weir_net_simulated(t->net))
-        account(t, WEIR_COST_BACK + t->stages + 1);
+    weir_profile_over(t->profile, WEIR_COST_BACK + t->stages + 1);
     settle_accounts(t, samples);
     *report = (weir_step_report){.step = t->step,
                                  .samples = samples,

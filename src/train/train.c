@@ -120,18 +120,23 @@ static weir_err rank_main(weir_net *net, void *arg)
     return closing ? closing : shut;
 }
 
-/* It is spent by simulated runs. */
-static weir_err check_profile(const weir_settings *set)
+/* What a world of this kind cannot do for a training run. */
+static weir_err check_world(const weir_settings *set)
 {
     weir_net_facts facts;
 
     WEIR_TRY(weir_net_check(set->net, &facts));
-    return set->profile && !facts.simulated
-               ? weir_fail(WEIR_USAGE,
-                           "--profile %s: training takes the time it takes; weir bench train "
-                           "--profile writes such a file, --net sim reads it",
-                           set->profile)
-               : WEIR_OK;
+    if (facts.dry)
+        return weir_fail(WEIR_MISFIT,
+                         "--net %s: a dry world moves sizes and no numbers, so nothing can be "
+                         "trained in it: leave out dry=yes, or measure it by weir bench train",
+                         set->net);
+    if (set->profile && !facts.simulated) /* it is spent by simulated runs */
+        return weir_fail(WEIR_USAGE,
+                         "--profile %s: training takes the time it takes; weir bench train "
+                         "--profile writes such a file, --net sim reads it",
+                         set->profile);
+    return WEIR_OK;
 }
 
 weir_err weir_train_run(const weir_settings *set, const weir_place *place, const weir_hooks *hooks,
@@ -142,7 +147,7 @@ weir_err weir_train_run(const weir_settings *set, const weir_place *place, const
 
     *result = (weir_result){.metric = ""};
     *stopped = 0;
-    WEIR_TRY(check_profile(set));
+    WEIR_TRY(check_world(set));
     err = weir_net_run(set->net, place, rank_main, &s);
     *stopped = s.stopped;
     return err;
