@@ -72,8 +72,7 @@ static inline size_t weir_cut(size_t n, int parts, int i)
 }
 
 /* The tag of part `part` of the group's running collective; weir_coll_turn starts the next one.
- * Eight bits tell groups apart; ids from 64 on are for groups that collectives make inside of their
- * own. */
+ * Eight bits tell groups apart (mesh.h). */
 static inline uint32_t weir_coll_turn(weir_group *g)
 {
     return (uint32_t)(g->id & 0xff) << 24 | (g->turn++ & 0xffffff);

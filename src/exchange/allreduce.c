@@ -31,7 +31,7 @@ static const weir_opt options[] = {
 static weir_err make_ways(allreduce *x, const weir_exchange_env *env)
 {
     if (!x->levels || x->level.leads)
-        return weir_ways_make(env->lane, env->lanes, x->levels ? &x->level.outer : env->same,
+        return weir_ways_make(env->lane, env->lanes, x->levels ? x->level.outer : env->same,
                               env->seed, env->arena, &x->ways);
     x->ways = NULL;
     for (weir_lane *l = env->lane; l < env->lane + env->lanes; l++)
@@ -63,7 +63,7 @@ static weir_err init(void *self, const weir_exchange_env *env)
     }
     if (x->levels)
         WEIR_TRY(weir_hier_open(&x->level, env->same, env->coll, x->each, env->arena));
-    if (x->levels && x->level.machines == 1 && env->same->me == 0)
+    if (x->levels && x->level.machines.count == 1 && env->same->me == 0)
         weir_log(WEIR_LOG_WARN, "exchange",
                  "--exchange allreduce:hier=yes: all workers are on one machine, and nothing is "
                  "compressed");
@@ -97,7 +97,8 @@ static weir_err bucket(void *self, weir_lane *lane, weir_turn turn)
 static weir_err sum_clipped(allreduce *x, const weir_commit *commit)
 {
     bool adds = !weir_net_dry(x->env.all->net) && !(x->levels && !x->level.leads);
-    double norm, most = commit->clip / sqrt(x->levels ? x->level.machines : x->env.same->size);
+    double norm,
+        most = commit->clip / sqrt(x->levels ? x->level.machines.count : x->env.same->size);
 
     for (int i = 0; i < x->env.lanes && x->levels; i++)
         WEIR_TRY(weir_hier_in(&x->level, &x->env.lane[i]));

@@ -8,13 +8,13 @@
 #ifndef WEIR_EXCHANGE_HIER_H
 #define WEIR_EXCHANGE_HIER_H
 #include "exchange/lane.h"
+#include "net/mesh.h"
 
 typedef struct weir_hier {
-    weir_group *inner;      /* the members of this machine */
-    weir_coll_use *in, out; /* out, outer: of leaders */
-    weir_group own, outer;
+    weir_machines machines;
+    weir_group *inner, *outer; /* the members of this machine; those who lead one */
+    weir_coll_use *in, out;
     weir_coll_use own_in;
-    int machines;
     bool leads;
     /* what members hold back has come to their leader: false when groups, or states, are new */
     bool settled;

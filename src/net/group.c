@@ -1,30 +1,42 @@
-/* group.c - some ranks in a fixed order. */
+/* group.c - some ranks in a fixed order. Made by mesh.c, which knows what for. */
 #include "net/net.h"
-#include <string.h>
+#include <stdlib.h>
 
-weir_err weir_group_make(weir_net *n, unsigned id, const int *members, int count, weir_arena *arena,
-                         weir_group *out)
+/* Copies the members. `seen` has room for every rank. */
+static weir_err take(weir_net *n, unsigned id, const int *members, int count, bool *seen,
+                     weir_group *g)
 {
-    int *member = WEIR_NEW(arena, int, count > 0 ? count : 1), me = -1;
-
-    if (!member)
-        return weir_fail_nomem((size_t)count * sizeof *member);
+    g->me = -1;
     for (int i = 0; i < count; i++) {
         if (members[i] < 0 || members[i] >= weir_net_size(n))
             return weir_fail(WEIR_USAGE, "group %u: there is no rank %d in a run of %d", id,
                              members[i], weir_net_size(n));
-        for (int k = 0; k < i; k++)
-            if (members[k] == members[i])
-                return weir_fail(WEIR_USAGE, "group %u: rank %d is in it twice", id, members[i]);
+        if (seen[members[i]])
+            return weir_fail(WEIR_USAGE, "group %u: rank %d is in it twice", id, members[i]);
+        seen[members[i]] = true;
         if (members[i] == weir_net_rank(n))
-            me = i;
-        member[i] = members[i];
+            g->me = i;
+        g->member[i] = members[i];
     }
-    if (me < 0)
-        return weir_fail(WEIR_USAGE, "group %u: this rank, %d, is not a member", id,
-                         weir_net_rank(n));
-    *out = (weir_group){.net = n, .member = member, .size = count, .me = me, .id = id};
-    return WEIR_OK;
+    return g->me >= 0 ? WEIR_OK
+                      : weir_fail(WEIR_USAGE, "group %u: this rank, %d, is not a member", id,
+                                  weir_net_rank(n));
+}
+
+weir_err weir_group_make(weir_net *n, unsigned id, const int *members, int count, weir_arena *arena,
+                         weir_group *out)
+{
+    weir_group g = {.net = n, .size = count, .id = id};
+    bool *seen = calloc((size_t)weir_net_size(n), sizeof *seen);
+    weir_err err;
+
+    g.member = seen ? WEIR_NEW(arena, int, count > 0 ? count : 1) : NULL;
+    err = g.member ? take(n, id, members, count, seen, &g)
+                   : weir_fail_nomem((size_t)count * sizeof *g.member);
+    free(seen);
+    if (!err)
+        *out = g;
+    return err;
 }
 
 weir_err weir_group_all(weir_net *n, weir_arena *arena, weir_group *out)

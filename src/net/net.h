@@ -255,11 +255,14 @@ typedef struct weir_group {
     weir_net *net;
     int *member;   /* ranks of the net */
     int size, me;  /* me: this rank's place among the members */
-    unsigned id;   /* which group: ids differ between groups that share a member */
+    int leader;    /* the place of the one who writes and speaks for all of them (mesh.h) */
+    unsigned id;   /* which group: ids differ between groups that share a member (mesh.h) */
     uint32_t turn; /* collectives so far */
     /* where the last of them are recorded (coll/flight.h); NULL: nowhere */
     struct weir_flight *flight;
 } weir_group;
+static inline bool weir_group_leads(const weir_group *g) { return g->me == g->leader; }
+/* For mesh.c, and tests: everybody else gets groups from there. The first member leads. */
 weir_err weir_group_all(weir_net *, weir_arena *, weir_group *);
 weir_err weir_group_make(weir_net *, unsigned id, const int *members, int count, weir_arena *,
                          weir_group *);
