@@ -1,12 +1,19 @@
 /* world.h - inside net/: what all worlds share, and the table that each supplies.
  *
- *   net.c    run, accessors                     sched.c  fibres, deadlines, wakes from other
- * threads match.c  operations and their messages      wait.c   waiting for them, helpers queue.c
- * queues and threads of a rank       launch*.c, lines.c, place.c  before a net runs loss.c   lost
- * peers, faults, renewal        life*.c  meeting, signs of life, leaving (worlds with real peers)
- *   share.c  memory in common, and waiting for a word in it
- *   address.c  where a rank is reached          key.h    who may join
- *   frame.c  what crosses the wire              zmq*.c, sim*.c, mpi*.c  worlds
+ *   net.c                        a run from open to close, small verbs
+ *   sched.c                      fibres, deadlines, wakes from other threads
+ *   match.c                      operations and their messages
+ *   wait.c                       waiting for them, helpers
+ *   queue.c                      queues and threads of a rank
+ *   loss.c                       lost peers, faults, renewal
+ *   life*.c                      meeting, signs of life, leaving (worlds with real peers)
+ *   share.c                      memory in common, and waiting for a word in it
+ *   mesh.c, group.c              who is who, and all groups
+ *   launch*.c, lines.c, place*.c before a net runs
+ *   address.c                    where a rank is reached
+ *   key.h                        who may join
+ *   frame.c                      what crosses the wire
+ *   zmq*.c, sim*.c, mpi*.c       worlds
  *
  * A world moves bytes and closes links. It never matches, judges or blames. */
 #ifndef WEIR_NET_WORLD_H
