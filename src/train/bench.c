@@ -195,27 +195,46 @@ static weir_err watch(weir_trainer *t, double *took, int steps, timed *m)
     return WEIR_OK;
 }
 
+/* One rank's share of what is watched, while there is room for it. */
+typedef struct watched {
+    uint64_t after; /* the last step that is not timed: its report comes with the first that is */
+    double *took;   /* by step, what is watched, worker */
+    int steps, room;
+} watched;
+
+static void take_down(const weir_trainer *t, const weir_step_report *r, timed *m, watched *w)
+{
+    int size = t->all.size;
+
+    if (r->step <= w->after)
+        return;
+    m->samples += r->samples;
+    m->loss = r->loss;
+    if (w->steps == w->room)
+        return;
+    double *mine = w->took + w->steps++ * WATCHES * size + t->all.me;
+    mine[WATCH_FORWARD * size] = r->forward_s;
+    mine[WATCH_COMPUTE * size] = r->compute_s;
+}
+
 static weir_err run_timed(weir_trainer *t, const weir_bench *b, timed *m)
 {
-    int watched = weir_net_simulated(t->net) ? 0 : b->steps < WATCHED ? (int)b->steps : WATCHED;
-    double *took = WEIR_NEW(t->arena, double, (size_t)watched *WATCHES *(size_t)t->all.size + 1),
-           begun = weir_now(t->rt);
+    int room = weir_net_simulated(t->net) ? 0 : b->steps < WATCHED ? (int)b->steps : WATCHED;
+    size_t numbers = (size_t)room * WATCHES * (size_t)t->all.size;
+    watched w = {.after = t->step, .took = WEIR_NEW(t->arena, double, numbers + 1), .room = room};
     weir_step_report report;
 
-    if (!took)
-        return weir_fail_nomem((size_t)watched * WATCHES * (size_t)t->all.size * sizeof *took);
+    if (!w.took)
+        return weir_fail_nomem(numbers * sizeof *w.took);
+    double begun = weir_now(t->rt);
     for (uint64_t i = 0; i < b->steps; i++) {
         WEIR_TRY(weir_trainer_step(t, &report));
-        m->samples += report.samples;
-        if (i < (uint64_t)watched) {
-            double *mine = took + (int)i * WATCHES * t->all.size + t->all.me;
-            mine[WATCH_FORWARD * t->all.size] = report.forward_s;
-            mine[WATCH_COMPUTE * t->all.size] = report.compute_s;
-        }
+        take_down(t, &report, m, &w);
     }
     m->seconds = weir_now(t->rt) - begun;
-    m->loss = report.loss;
-    return watched ? watch(t, took, watched, m) : WEIR_OK;
+    WEIR_TRY(weir_trainer_flush(t, &report));
+    take_down(t, &report, m, &w);
+    return w.steps ? watch(t, w.took, w.steps, m) : WEIR_OK;
 }
 
 static weir_err time_steps(weir_trainer *t, const weir_bench *b)
@@ -228,12 +247,12 @@ static weir_err time_steps(weir_trainer *t, const weir_bench *b)
     WEIR_TRY(weir_trainer_open(t));
     WEIR_TRY(weir_trainer_begin(t));
     WEIR_TRY(run_in(t, &m.choice));
-    before = t->sent;
+    before = t->traffic.sent;
     if (t->profile && !weir_net_simulated(t->net))
         weir_profile_clear(t->profile);
     WEIR_TRY(run_timed(t, b, &m));
     m.wall_s = weir_now(t->rt) - opened;
-    m.sent = (double)(t->sent - before);
+    m.sent = (double)(t->traffic.sent - before);
     WEIR_TRY(weir_trainer_sum(t, &m.sent, 1));
     if (t->exchange->drifts)
         WEIR_TRY(weir_trainer_settle(t));

@@ -97,10 +97,10 @@ static weir_err settle_job(void *arg)
 
     WEIR_TRY(t->exchange->settle(t->exchanger, (weir_turn){.step = t->step}));
     now = weir_net_counted(t->net);
-    t->sent += now.sent - before.sent;
-    if (t->warm_steps)
-        t->warm_sent += now.sent - before.sent;
-    t->received += now.received - before.received;
+    t->traffic.sent += now.sent - before.sent;
+    if (t->traffic.warm_steps)
+        t->traffic.warm_sent += now.sent - before.sent;
+    t->traffic.received += now.received - before.received;
     return WEIR_OK;
 }
 

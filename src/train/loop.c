@@ -2,32 +2,31 @@
 #include "train/loop.h"
 #include "train/resume.h"
 
-/* Logs the last step, whose bytes are fetched now if the next step has not brought them. Called on
- * all ranks alike. */
+/* Takes down a step, as soon as all is known of it. */
+static weir_err log_step(weir_loop *l, weir_trainer *t, const weir_step_report *whole)
+{
+    if (!whole->step)
+        return WEIR_OK;
+    weir_tally_step(&l->tally, whole);
+    return weir_report_step(l->journal, t, whole);
+}
+
+/* The last one, which no other has followed. Called on all ranks alike. */
 static weir_err log_last(weir_loop *l, weir_trainer *t)
 {
-    if (!l->last.step)
-        return WEIR_OK;
-    if (!l->last.whole)
-        WEIR_TRY(weir_trainer_flush(t, &l->last));
-    WEIR_TRY(weir_report_step(l->journal, t, &l->last));
-    l->last.step = 0;
-    return WEIR_OK;
+    weir_step_report whole;
+
+    WEIR_TRY(weir_trainer_flush(t, &whole));
+    return log_step(l, t, &whole);
 }
 
 static weir_err one_step(weir_loop *l, weir_trainer *t)
 {
-    weir_step_report report;
+    weir_step_report whole;
 
-    t->last = l->last;
-    WEIR_TRY(weir_trainer_step(t, &report));
-    if (weir_journal_logs(l->journal))
-        weir_trainer_look(t, &report);
-    weir_tally_step(&l->tally, &report);
-    weir_report_live(l->journal, t, &report);
-    l->last = t->last;
-    WEIR_TRY(log_last(l, t));
-    l->last = report;
+    WEIR_TRY(weir_trainer_step(t, &whole));
+    weir_report_live(l->journal, t, &t->pending);
+    WEIR_TRY(log_step(l, t, &whole));
     return weir_report_choice(l->journal, t);
 }
 
@@ -59,6 +58,7 @@ weir_err weir_loop_run(weir_loop *l, weir_trainer *t)
 
     WEIR_TRY(weir_steps_read("--eval-every", set->eval_every, t->epoch_steps, &eval_every));
     WEIR_TRY(weir_steps_read("--save-every", set->save_every, t->epoch_steps, &save_every));
+    t->looks = weir_journal_logs(l->journal);
     while (t->step < t->steps && !t->stopped) {
         WEIR_TRY(one_step(l, t));
         /* it compares where it settles */

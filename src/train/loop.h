@@ -6,8 +6,7 @@
 typedef struct weir_loop {
     weir_journal *journal; /* rank 0's; else NULL */
     weir_tally tally;
-    weir_step_report last; /* made, not yet logged: its bytes are not known */
-    bool saves;            /* rank 0 has an --out: all take part in its checkpoints */
+    bool saves; /* rank 0 has an --out: all take part in its checkpoints */
 } weir_loop;
 
 /* From t->step to the end of the run, or until all ranks agreed to stop (t->stopped). What was

@@ -237,7 +237,8 @@ static weir_err write_end(weir_journal *j, const weir_trainer *t, const weir_tal
                           double wall_s, int stopped, const double *sent, int replicas,
                           const weir_result *result)
 {
-    double dense = dense_bytes(t) * (double)y->steps, warm = dense_bytes(t) * (double)t->warm_steps;
+    double dense = dense_bytes(t) * (double)y->steps,
+           warm = dense_bytes(t) * (double)t->traffic.warm_steps;
     weir_json *e = weir_journal_event(j, "end");
     char hash[24];
 
@@ -269,7 +270,7 @@ static weir_err write_end(weir_journal *j, const weir_trainer *t, const weir_tal
 weir_err weir_report_end(weir_journal *j, weir_trainer *t, const weir_tally *y, double wall_s,
                          int stopped, weir_result *result)
 {
-    double sent[] = {(double)t->sent, (double)t->warm_sent};
+    double sent[] = {(double)t->traffic.sent, (double)t->traffic.warm_sent};
     char less[120] = "";
     int replicas;
 
@@ -283,11 +284,11 @@ weir_err weir_report_end(weir_journal *j, weir_trainer *t, const weir_tally *y, 
     WEIR_TRY(weir_trainer_replicas(t, &replicas));
     WEIR_TRY(weir_trainer_sum(t, sent, 2));
     WEIR_TRY(write_end(j, t, y, wall_s, stopped, sent, replicas, result));
-    if (strcmp(t->set->codec, "none") && sent[0] > 0 && t->warm_steps)
+    if (strcmp(t->set->codec, "none") && sent[0] > 0 && t->traffic.warm_steps)
         snprintf(less, sizeof less,
                  ", 1/%.1f of the bytes of dense training (1/%.1f after warm-up)",
                  dense_bytes(t) * (double)y->steps / sent[0],
-                 dense_bytes(t) * (double)t->warm_steps / sent[1]);
+                 dense_bytes(t) * (double)t->traffic.warm_steps / sent[1]);
     if (stopped)
         weir_journal_say(j, "stopped by signal %d at step %llu%s%s", stopped,
                          (unsigned long long)t->step, t->set->out ? ", saved in " : "",

@@ -3,7 +3,6 @@
 #include "core/hash.h"
 #include "nn/share.h"
 #include "train/trainer.h"
-#include <math.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -352,16 +351,6 @@ void weir_trainer_close(weir_trainer *t)
     if (t->data.data)
         weir_data_close(&t->data);
     weir_arena_free(t->arena);
-}
-
-void weir_trainer_look(const weir_trainer *t, weir_step_report *report)
-{
-    weir_backlog all = {0};
-
-    for (int i = 0; i < t->lanes; i++)
-        weir_lane_backlog(&t->lane[i], &all);
-    report->held = sqrt(all.sumsq);
-    report->over = all.over > 0 ? all.over : NAN;
 }
 
 uint64_t weir_trainer_hash(const weir_trainer *t)

@@ -1,159 +1,23 @@
 /* step.c - the step, on one page.
  *
+ *   begin: what is fixed for all of it
  *   data -> forward -> backward -> bucket full -> comm task: exchange   (while backward goes on)
- *                                  all buckets in -> commit: optimiser, layer state -> parameters
- *
- * ready */
+ *   all buckets in -> finish: the exchange commits -> commit: layer state -> parameters ready */
 #include "train/trainer.h"
 #include <math.h>
-#include <signal.h>
-#include <string.h>
 
-static float *notes(weir_trainer *t) { return t->grad + t->params; }
+static float *notes(const weir_trainer *t) { return t->grad + t->params; }
 
-double weir_trainer_loss(weir_trainer *t) { return t->dry ? NAN : notes(t)[WEIR_NOTE_LOSS]; }
-
-static void note_bytes(float *at, uint64_t bytes)
+/* In a dry world there are none. */
+static weir_noted read_notes(const weir_trainer *t)
 {
-    for (int i = 0; i < 3; i++)
-        at[i] = (float)(bytes >> 14 * i & 0x3fff);
-}
-static double noted_bytes(const float *at)
-{
-    return (double)at[0] + 16384.0 * ((double)at[1] + 16384.0 * (double)at[2]);
+    return t->dry ? (weir_noted){.loss = NAN, .sent = NAN, .received = NAN}
+                  : weir_notes_read(notes(t));
 }
 
-/* What this rank adds to the step's sums besides its gradient. */
-static void write_notes(weir_trainer *t, const weir_score *score, double divisor)
-{
-    int stop = t->stop ? atomic_load(t->stop) : 0;
-    float *note = notes(t);
+double weir_trainer_loss(const weir_trainer *t) { return read_notes(t).loss; }
 
-    memset(note, 0, WEIR_NOTES * sizeof *note);
-    note[WEIR_NOTE_LOSS] = (float)(score->loss / divisor);
-    note[WEIR_NOTE_INT] = stop == SIGINT;
-    note[WEIR_NOTE_HUP] = stop == SIGHUP;
-    note[WEIR_NOTE_TERM] = stop && stop != SIGINT && stop != SIGHUP;
-    note_bytes(&note[WEIR_NOTE_SENT], t->step_sent);
-    note_bytes(&note[WEIR_NOTE_RECEIVED], t->step_received);
-    for (int i = 0; i < WEIR_NOTES && t->exact; i++)
-        t->exact[t->params + (size_t)i] =
-            i == WEIR_NOTE_LOSS ? score->loss / divisor : (double)note[i];
-}
-
-static int stop_signal(const float *note)
-{
-    return note[WEIR_NOTE_TERM] > 0  ? SIGTERM
-           : note[WEIR_NOTE_INT] > 0 ? SIGINT
-           : note[WEIR_NOTE_HUP] > 0 ? SIGHUP
-                                     : 0;
-}
-
-/* ---- on the comm task ---- */
-
-static void count_bytes(weir_trainer *t, weir_net_count before)
-{
-    weir_net_count now = weir_net_counted(t->net);
-
-    t->step_sent += now.sent - before.sent;
-    t->step_received += now.received - before.received;
-}
-
-static weir_err exchange_bucket(void *lane)
-{
-    weir_lane *l = lane;
-    weir_trainer *t = l->owner;
-    weir_net_count before = weir_net_counted(t->net);
-
-    if (l == t->lane)
-        t->step_sent = t->step_received = 0;
-    WEIR_TRY(t->exchange->bucket(t->exchanger, l, t->commit.turn));
-    count_bytes(t, before);
-    return WEIR_OK;
-}
-
-static weir_err exchange_finish(void *trainer)
-{
-    weir_trainer *t = trainer;
-    weir_net_count before = weir_net_counted(t->net);
-
-    if (!t->dry && !isfinite(notes(t)[WEIR_NOTE_LOSS]))
-        return weir_fail(WEIR_NAN, "step %llu: the loss is not a number",
-                         (unsigned long long)t->step + 1);
-    weir_net_phase(t->net, WEIR_PHASE_UPDATE, t->step + 1);
-    weir_profile_go_on(t->profile);
-    WEIR_TRY(t->exchange->finish(t->exchanger, &t->commit));
-    count_bytes(t, before);
-    return WEIR_OK;
-}
-
-/* ---- on the compute thread ---- */
-
-/* Backward has finished the tensors up to number k: the buckets they fill may leave. */
-static void ready(void *trainer, int k)
-{
-    weir_trainer *t = trainer;
-
-    if (k < t->stages)
-        weir_profile_over(t->profile, WEIR_COST_BACK + k);
-    while (!t->posting && t->next_lane < t->lanes && t->lane[t->next_lane].bucket->ready <= k)
-        t->posting = weir_comm_post(t->comm, exchange_bucket, &t->lane[t->next_lane++]);
-}
-
-static bool is_over(const void *net) { return weir_net_over(net); }
-
-/* In a simulated world computing takes no time of its own. */
-void weir_trainer_heed(const weir_trainer *t, weir_pass *pass)
-{
-    pass->halt = weir_net_simulated(t->net) ? NULL : is_over;
-    pass->halt_arg = t->net;
-}
-
-/* Not by exchanging something: where memory is common, what a lost rank did last stands there
- * still, and is taken for an answer. */
-static weir_err lost_job(void *net) { return weir_net_lost(net); }
-
-weir_err weir_trainer_lost(weir_trainer *t, weir_err halted)
-{
-    if (halted == WEIR_LOST)
-        WEIR_TRY(weir_comm_call(t->comm, lost_job, t->net));
-    return halted;
-}
-
-static weir_err compute(weir_trainer *t, weir_score *score, double divisor)
-{
-    int micro = t->plan.micro;
-
-    t->next_lane = 0;
-    for (int m = 0; m < micro; m++) {
-        const weir_batch *b;
-        uint64_t first;
-        int n;
-        WEIR_TRY(weir_loader_next(t->loader, &b));
-        weir_plan_share(&t->plan, t->step, m, &first, &n);
-        weir_model_batch batch = {
-            .n = b->n, .x = b->x, .token = b->token, .label = b->label, .value = b->value};
-        weir_pass pass = {.training = true,
-                          .seed = t->plan.seed,
-                          .step = t->step,
-                          .first = first,
-                          .micro = m,
-                          .fresh = t->step % t->epoch_steps == 0};
-        bool last = m == micro - 1;
-        weir_trainer_heed(t, &pass);
-        WEIR_TRY(weir_model_forward(t->model, &batch, &pass, score));
-        if (last) {
-            write_notes(t, score, divisor);
-            weir_profile_over(t->profile, WEIR_COST_FORWARD);
-            t->forwarded = weir_now(t->rt);
-        }
-        WEIR_TRY(
-            weir_model_backward(t->model, (float)(1 / divisor), m > 0, last ? ready : NULL, t));
-    }
-    weir_profile_over(t->profile, WEIR_COST_BACK + t->stages);
-    ready(t, INT32_MAX);
-    return t->posting;
-}
+/* ---- the beginning ---- */
 
 /* Of the step's samples those that this worker computes. */
 static uint64_t own_samples(const weir_trainer *t)
@@ -168,18 +32,147 @@ static uint64_t own_samples(const weir_trainer *t)
     return samples;
 }
 
+static void begin_step(weir_trainer *t)
+{
+    uint64_t samples = weir_plan_samples(&t->plan, t->step);
+    weir_turn turn = {.step = t->step,
+                      .epochs = t->steady ? 1e9 : (double)t->step / (double)t->epoch_steps,
+                      .rate = weir_rate_at(&t->rate, t->step)};
+
+    t->now = (weir_step){
+        .begun = weir_now(t->rt),
+        .samples = samples,
+        .divisor = (double)samples * t->per_sample,
+        .commit = {.turn = turn, .rate = turn.rate, .clip = t->set->clip, .keep = true}};
+    weir_net_phase(t->net, WEIR_PHASE_COMPUTE, t->step + 1);
+    weir_profile_begin(t->profile, own_samples(t));
+}
+
+/* ---- on the comm task ---- */
+
+static void count_bytes(weir_trainer *t, weir_net_count before)
+{
+    weir_net_count now = weir_net_counted(t->net);
+
+    t->now.sent += now.sent - before.sent;
+    t->now.received += now.received - before.received;
+}
+
+static weir_err exchange_bucket(void *lane)
+{
+    weir_lane *l = lane;
+    weir_trainer *t = l->owner;
+    weir_net_count before = weir_net_counted(t->net);
+
+    WEIR_TRY(t->exchange->bucket(t->exchanger, l, t->now.commit.turn));
+    count_bytes(t, before);
+    return WEIR_OK;
+}
+
+static weir_err exchange_finish(void *trainer)
+{
+    weir_trainer *t = trainer;
+    weir_net_count before = weir_net_counted(t->net);
+
+    if (!t->dry && !isfinite(weir_trainer_loss(t)))
+        return weir_fail(WEIR_NAN, "step %llu: the loss is not a number",
+                         (unsigned long long)t->step + 1);
+    weir_net_phase(t->net, WEIR_PHASE_UPDATE, t->step + 1);
+    weir_profile_go_on(t->profile);
+    WEIR_TRY(t->exchange->finish(t->exchanger, &t->now.commit));
+    count_bytes(t, before);
+    return WEIR_OK;
+}
+
+/* ---- on the compute thread: forward, backward, buckets leave ---- */
+
+/* Those that are full when backward has finished the tensors up to number k. */
+static void buckets_leave(weir_trainer *t, int k)
+{
+    weir_step *s = &t->now;
+
+    while (!s->posting && s->next_lane < t->lanes && t->lane[s->next_lane].bucket->ready <= k)
+        s->posting = weir_comm_post(t->comm, exchange_bucket, &t->lane[s->next_lane++]);
+}
+
+static void forward_over(weir_trainer *t)
+{
+    weir_profile_over(t->profile, WEIR_COST_FORWARD);
+    t->now.forwarded = weir_now(t->rt);
+}
+
+static void stage_over(void *trainer, int k)
+{
+    weir_trainer *t = trainer;
+
+    weir_profile_over(t->profile, WEIR_COST_BACK + k);
+    buckets_leave(t, k);
+}
+
+static weir_err backward_over(weir_trainer *t)
+{
+    weir_profile_over(t->profile, WEIR_COST_BACK + t->stages);
+    buckets_leave(t, INT32_MAX);
+    t->now.computed = weir_now(t->rt);
+    return t->now.posting;
+}
+
+/* What this rank adds to the step's sums besides its gradient. */
+static void write_notes(weir_trainer *t)
+{
+    weir_notes mine = {.loss = t->now.score.loss / t->now.divisor,
+                       .stop = t->stop ? atomic_load(t->stop) : 0,
+                       .sent = t->traffic.last_sent,
+                       .received = t->traffic.last_received};
+
+    weir_notes_write(&mine, notes(t), t->exact ? t->exact + t->params : NULL);
+}
+
+static weir_err forward(weir_trainer *t, int m)
+{
+    weir_pass pass = {.training = true,
+                      .seed = t->plan.seed,
+                      .step = t->step,
+                      .micro = m,
+                      .fresh = t->step % t->epoch_steps == 0};
+    const weir_batch *b;
+    int n;
+
+    WEIR_TRY(weir_loader_next(t->loader, &b));
+    weir_plan_share(&t->plan, t->step, m, &pass.first, &n);
+    weir_model_batch batch = {
+        .n = b->n, .x = b->x, .token = b->token, .label = b->label, .value = b->value};
+    weir_trainer_heed(t, &pass);
+    return weir_model_forward(t->model, &batch, &pass, &t->now.score);
+}
+
+/* Micro-batch by micro-batch; buckets fill in the last one's backward. */
+static weir_err fill_gradient(weir_trainer *t)
+{
+    float scale = (float)(1 / t->now.divisor);
+    int last = t->plan.micro - 1;
+
+    for (int m = 0; m < last; m++) {
+        WEIR_TRY(forward(t, m));
+        WEIR_TRY(weir_model_backward(t->model, scale, m > 0, NULL, NULL));
+    }
+    WEIR_TRY(forward(t, last));
+    write_notes(t);
+    forward_over(t);
+    WEIR_TRY(weir_model_backward(t->model, scale, last > 0, stage_over, t));
+    return backward_over(t);
+}
+
 /* The same without a model: what it costs, and when its buckets leave. */
 static weir_err rehearse(weir_trainer *t)
 {
-    t->next_lane = 0;
-    weir_profile_over(t->profile, WEIR_COST_FORWARD);
-    t->forwarded = weir_now(t->rt);
+    forward_over(t);
     for (int k = 0; k < t->stages; k++)
-        ready(t, k);
-    weir_profile_over(t->profile, WEIR_COST_BACK + t->stages);
-    ready(t, INT32_MAX);
-    return t->posting;
+        stage_over(t, k);
+    return backward_over(t);
 }
+
+/* ---- the end ---- */
 
 /* The exchange's word that something is not a number, with the layer where it began if that was
  * here. */
@@ -194,91 +187,49 @@ static weir_err blame(weir_trainer *t, weir_err err)
                  : err;
 }
 
-/* The step is committed on all ranks. */
-static void settle_accounts(weir_trainer *t, uint64_t samples)
+/* When it has ended well all ranks have new parameters. */
+static weir_err finish_step(weir_trainer *t)
 {
-    t->step++;
-    t->samples += samples;
-    t->sent += t->step_sent;
-    if (weir_lane_warm(&t->lane[0], t->commit.turn)) {
-        t->warm_sent += t->step_sent;
-        t->warm_steps++;
-    }
-    t->received += t->step_received;
-    weir_profile_commit(t->profile);
-    if (t->dry)
-        return;
-    t->stopped = stop_signal(notes(t));
-    t->last.sent = noted_bytes(&notes(t)[WEIR_NOTE_SENT]);
-    t->last.received = noted_bytes(&notes(t)[WEIR_NOTE_RECEIVED]);
-    t->last.whole = true;
-}
-
-/* What codecs have counted; the next step's count begins anew. */
-static void report_codecs(weir_trainer *t, weir_step_report *report)
-{
-    double sent = 0, all = 0;
-
-    for (weir_lane *l = t->lane; l < t->lane + t->lanes; l++) {
-        report->codec_s += l->codec_s;
-        report->wire_s += l->wire_s;
-        l->codec_s = l->wire_s = 0;
-        sent += weir_lane_sparse(l) ? (double)l->told.sent : 0;
-        all += weir_lane_sparse(l) ? (double)l->bucket->n : 0;
-    }
-    report->density = t->dry ? NAN : all > 0 ? sent / all : 1;
-}
-
-weir_err weir_trainer_step(weir_trainer *t, weir_step_report *report)
-{
-    uint64_t samples = weir_plan_samples(&t->plan, t->step);
-    double begun = weir_now(t->rt), computed;
-    weir_score score = {0};
-    weir_err err;
-
-    weir_net_phase(t->net, WEIR_PHASE_COMPUTE, t->step + 1);
-    t->commit =
-        (weir_commit){.turn = {.step = t->step,
-                               .epochs = t->steady ? 1e9 : (double)t->step / (double)t->epoch_steps,
-                               .rate = weir_rate_at(&t->rate, t->step)},
-                      .clip = t->set->clip,
-                      .keep = true};
-    t->commit.rate = t->commit.turn.rate;
-    weir_profile_begin(t->profile, own_samples(t));
-    if ((err = t->dry ? rehearse(t) : compute(t, &score, (double)samples * t->per_sample)))
-        return weir_trainer_lost(t, err);
-    computed = weir_now(t->rt);
     weir_net_phase(t->net, WEIR_PHASE_EXCHANGE, t->step + 1);
-    if ((err = weir_comm_call(t->comm, exchange_finish, t)))
-        return blame(t, err);
+    weir_err err = weir_comm_call(t->comm, exchange_finish, t);
+    return err ? blame(t, err) : WEIR_OK;
+}
+
+static void count_traffic(weir_traffic *all, const weir_step *s, bool warm)
+{
+    all->last_sent = s->sent;
+    all->last_received = s->received;
+    all->sent += s->sent;
+    all->received += s->received;
+    all->warm_sent += warm ? s->sent : 0;
+    all->warm_steps += warm;
+}
+
+static void commit_step(weir_trainer *t)
+{
     if (!t->dry) {
         weir_model_commit(t->model);
         weir_model_refresh(t->model);
     }
     weir_profile_over(t->profile, WEIR_COST_BACK + t->stages + 1);
-    settle_accounts(t, samples);
-    *report = (weir_step_report){.step = t->step,
-                                 .samples = samples,
-                                 .epoch = (double)t->step / (double)t->epoch_steps,
-                                 .loss = weir_trainer_loss(t),
-                                 .rate = t->commit.rate,
-                                 .norm = t->commit.norm,
-                                 .seconds = weir_now(t->rt) - begun,
-                                 .forward_s = t->forwarded - begun,
-                                 .compute_s = computed - begun,
-                                 .wait_s = weir_now(t->rt) - computed,
-                                 .apart = t->commit.apart};
-    report_codecs(t, report);
-    return WEIR_OK;
+    weir_profile_commit(t->profile);
+    count_traffic(&t->traffic, &t->now, weir_lane_warm(&t->lane[0], t->now.commit.turn));
+    t->step++;
+    t->samples += t->now.samples;
 }
 
-weir_err weir_trainer_flush(weir_trainer *t, weir_step_report *report)
+weir_err weir_trainer_step(weir_trainer *t, weir_step_report *whole)
 {
-    double bytes[] = {(double)t->step_sent, (double)t->step_received};
+    weir_err err;
 
-    WEIR_TRY(weir_trainer_sum(t, bytes, 2));
-    report->sent = bytes[0];
-    report->received = bytes[1];
-    report->whole = true;
+    begin_step(t);
+    if ((err = t->dry ? rehearse(t) : fill_gradient(t)))
+        return weir_trainer_lost(t, err);
+    WEIR_TRY(finish_step(t));
+    commit_step(t);
+    weir_noted all = read_notes(t);
+    t->stopped = all.stop;
+    weir_step_report_take(t, all.sent, all.received, whole);
+    weir_step_report_make(t);
     return WEIR_OK;
 }

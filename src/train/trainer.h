@@ -9,22 +9,10 @@
 #include "train/agree.h"
 #include "train/comm.h"
 #include "train/journal.h"
+#include "train/notes.h"
 #include "train/profile.h"
 #include "train/settings.h"
 #include <stdatomic.h>
-
-/* What rides behind the last bucket: summed over the workers with the step. Bytes go as three
- * floats of 14 bits each, exact for up to 1,024 workers; they are of the step before, as those of a
- * step are known only when it is over. */
-typedef enum {
-    /* how many workers were told to stop, by which signal */
-    WEIR_NOTE_LOSS,
-    WEIR_NOTE_INT,
-    WEIR_NOTE_TERM,
-    WEIR_NOTE_HUP,
-    WEIR_NOTE_SENT,
-    WEIR_NOTE_RECEIVED = WEIR_NOTE_SENT + 3
-} weir_note;
 
 /* What a step came to, the same on all ranks but for the times. */
 typedef struct weir_step_report {
@@ -36,12 +24,28 @@ typedef struct weir_step_report {
     /* the norm of what this rank holds back; the largest of it in thresholds, not a number where
      * there are none */
     double held, over;
-    int apart; /* by how many steps the last rank is behind this one */
-    /* bytes that all ranks gave to the wire for its exchange: known when the next step's notes are
-     * in */
-    double sent, received;
-    bool whole; /* they are known */
+    int apart;             /* by how many steps the last rank is behind this one */
+    double sent, received; /* bytes that all ranks gave to the wire for its exchange */
 } weir_step_report;
+
+/* The step that is under way: what is fixed when it begins, and how far it has come. */
+typedef struct weir_step {
+    uint64_t samples;   /* of all workers */
+    double divisor;     /* what its loss is a mean of: samples, or tokens */
+    weir_commit commit; /* turn, rate, clip; then what came of it */
+    weir_score score;   /* of this worker's samples */
+    int next_lane;      /* the first that has not left */
+    weir_err posting;   /* a bucket could not be handed over */
+    double begun, forwarded, computed;
+    uint64_t sent, received; /* bytes of this rank; written by the comm task */
+} weir_step;
+
+/* Bytes of this rank for the exchange of the committed steps. */
+typedef struct weir_traffic {
+    uint64_t sent, received;
+    uint64_t warm_sent, warm_steps;    /* of those after a codec's warm-up */
+    uint64_t last_sent, last_received; /* of the last one */
+} weir_traffic;
 
 typedef struct weir_trainer {
     const weir_settings *set;
@@ -68,24 +72,22 @@ typedef struct weir_trainer {
     float *param, *grad;  /* grad: WEIR_NOTES more */
     double *exact;        /* the same in double, where sums are taken so; else NULL */
     weir_lane *lane;
-    int lanes, next_lane; /* next_lane: the first that has not left in this step */
-    double forwarded;     /* when its forward was over */
+    int lanes;
     const weir_exchange *exchange;
     void *exchanger;
     weir_rate_use rate;
     uint64_t epoch_steps, steps; /* of an epoch, of the whole run */
     uint64_t step, samples;      /* committed so far */
-    weir_commit commit;
-    int stopped;                    /* the signal that all ranks agreed to stop for */
-    uint64_t sent, received;        /* bytes of this rank for the exchange of the committed steps */
-    uint64_t warm_sent, warm_steps; /* of those after a codec's warm-up */
-    uint64_t step_sent, step_received; /* of the last step's; written by the comm task */
-    weir_err posting;                  /* a bucket could not be handed over */
+    weir_step now;
+    weir_traffic traffic;
+    int stopped; /* the signal that all ranks agreed to stop for */
     /* what steps cost: taken down (in a real world) or spent (in a simulated one). NULL: neither */
     weir_profile *profile;
     weir_replica replica; /* what is compared every now and then */
-    /* the step before, as reported: weir_trainer_step makes it whole */
-    weir_step_report last;
+    /* of the last step, without the bytes, which the next one brings; its step is 0: there is
+     * none */
+    weir_step_report pending;
+    bool looks; /* reports tell what is held back, which costs a pass over it */
 } weir_trainer;
 
 /* Opens data, model, exchange. set, place, comm, stop are filled in by the caller; close in any
@@ -95,13 +97,14 @@ void weir_trainer_close(weir_trainer *);
 /* Begins at t->step: opens the loader there. */
 weir_err weir_trainer_begin(weir_trainer *);
 /* One step, a transaction: an error leaves parameters, optimiser and layer state as they were.
- * t->last is whole then, if there was a step before; *report lacks its bytes, which
- * weir_trainer_flush fetches at the price of a message, on all ranks. */
-weir_err weir_trainer_step(weir_trainer *, weir_step_report *);
-weir_err weir_trainer_flush(weir_trainer *, weir_step_report *);
+ * *whole is the report of the step before, if there is one that was not handed out (else its step
+ * is 0). So reports come whole and in order; the last one is fetched by weir_trainer_flush at the
+ * price of a message, on all ranks. */
+weir_err weir_trainer_step(weir_trainer *, weir_step_report *whole);
+weir_err weir_trainer_flush(weir_trainer *, weir_step_report *whole);
 /* Of the last step whose sums have come: under an exchange that drifts some steps back, until it is
  * settled. */
-double weir_trainer_loss(weir_trainer *);
+double weir_trainer_loss(const weir_trainer *);
 /* The test part, shared by the workers; the same sums on all. */
 weir_err weir_trainer_evaluate(weir_trainer *, weir_score *);
 /* Leaves in the parameters what evaluation and checkpoints use. */
@@ -113,8 +116,6 @@ void weir_trainer_heed(const weir_trainer *, weir_pass *);
 /* What such a pass, or any other, ended with; where it was WEIR_LOST, in words that say who. */
 weir_err weir_trainer_lost(weir_trainer *, weir_err);
 weir_err weir_trainer_gather(weir_trainer *, uint64_t mine, uint64_t *all);
-/* Fills in what is held back, now: for steps that are logged. */
-void weir_trainer_look(const weir_trainer *, weir_step_report *);
 double weir_peak_rss_mib(void);
 uint64_t weir_trainer_hash(const weir_trainer *);
 /* How many different parameter vectors the ranks hold: 1 if all agree. */
@@ -128,4 +129,9 @@ weir_err weir_trainer_layers(void *trainer, weir_io *);
 /* The metric of a score: its name by the data, its value. */
 const char *weir_trainer_metric(const weir_trainer *);
 double weir_trainer_value(const weir_trainer *, const weir_score *);
+
+/* step.c's: the report of the step that was just committed becomes the pending one; the pending one
+ * is handed out with its bytes. */
+void weir_step_report_make(weir_trainer *);
+void weir_step_report_take(weir_trainer *, double sent, double received, weir_step_report *whole);
 #endif
