@@ -1,6 +1,7 @@
 """Commands and options: help, lists, config files, benches, the library; a slip is named, with code
 2."""
 import json, os, re, subprocess
+import pytest
 from weirlib import ROOT, SMALL, WEIR, environment, events, fails, train, weir
 
 TINY = ['--model', 'mlp:hidden=16', '--data', SMALL, '--steps', 3, '--threads', 1]
