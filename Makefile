@@ -104,6 +104,7 @@ lint:
 	@scripts/lint
 format: deps-dev
 	clang-format -i $(SRC) $(wildcard src/*/*.h include/*.h tests/*.[ch] tests/fuzz/*.c)
+	scripts/wrap *.md docs/*.md
 
 # every fuzzer (FUZZ: those named; FUZZ=codecs: every decoder by itself) for SECONDS_EACH seconds, with ASan and UBSan
 fuzz: deps-dev
