@@ -1,8 +1,8 @@
 /* weir.h - train deep networks on many machines: what an embedding program sees.
  *
  * A run is a set of settings, named as the options of `weir train` (see `weir help train`), and one
- * call that trains. Nothing here exits, aborts, prints or installs a signal handler. Link with
- * `pkg-config --libs weir`. */
+ * call that trains. Nothing here exits, aborts, prints or installs a signal handler. The library is
+ * a static one: link with `pkg-config --static --libs weir`. */
 #ifndef WEIR_H
 #define WEIR_H
 #include <stdbool.h>
@@ -13,6 +13,7 @@
 extern "C" {
 #endif
 
+/* the one place that has it: Makefile, pkg-config and man page read it here */
 #define WEIR_VERSION "0.1.0"
 #define WEIR_API 1 /* raised when something here changes its meaning */
 

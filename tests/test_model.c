@@ -261,7 +261,9 @@ static void unknown_models_are_refused(void **state)
     assert_non_null(strstr(weir_why_text(), "'hiden'; it has hidden"));
     assert_int_equal(weir_model_open("mlp:hidden=3x", &pictures, 8, arena, &model), WEIR_USAGE);
     assert_int_equal(weir_model_open("mlp:hidden", &pictures, 8, arena, &model), WEIR_USAGE);
-    assert_int_equal(weir_model_open("mlp:hidden=0", &pictures, 8, arena, &model), WEIR_INVALID);
+    assert_int_equal(weir_model_open("mlp:hidden=0", &pictures, 8, arena, &model), WEIR_USAGE);
+    assert_int_equal(weir_model_open("mlp:hidden=8/0", &pictures, 8, arena, &model), WEIR_USAGE);
+    assert_non_null(strstr(weir_why_text(), "hidden=8/0: division by zero"));
     assert_int_equal(weir_model_open("", &pictures, 8, arena, &model), WEIR_USAGE);
     assert_int_not_equal(weir_model_open("./no/such.net", &pictures, 8, arena, &model), WEIR_OK);
     ok(weir_model_open(WEIR_SOURCE_DIR "/models/mlp.net:hidden=3", &pictures, 8, arena, &model));

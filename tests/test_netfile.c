@@ -210,9 +210,11 @@ static const struct {
     {"maxpool kernel=29\n", "m.net:1:1: ", "does not fit"},
     {"maxpool kernel=3 pad=2\n", "m.net:1:1: ", "half a window"},
     {"flatten\nmaxpool kernel=3\n", "m.net:2:1: ", "three dimensions"},
-    {"conv out=2147483647 kernel=1\nconv out=2147483647 kernel=3\n", "m.net:1:1: ", "too large"},
+    {"conv out=2147483647 kernel=1\nconv out=2147483647 kernel=3\n", "m.net:1:1: ", "larger than"},
     {"flatten\ndense out=2147483647\ndense out=2147483647\n",
-     "m.net:2:1: ", "dense1.weight is empty, or too large"},
+     "m.net:2:1: ", "dense1.weight is empty, or larger than 274877906944 values"},
+    {"flatten\ndense out=3 bias=2\n", "m.net:2:18: ", "bias=2: yes or no, or 1 or 0"},
+    {"flatten\ndense out=3 bias=0-1\n", "m.net:2:18: ", "bias=-1: yes or no, or 1 or 0"},
 };
 
 static void errors_name_line_and_column(void **state)
@@ -291,8 +293,44 @@ static void too_many_parameters_are_refused(void **state)
     (void)state;
     /* 640 GB of weights, and shapes cost nothing */
     assert_int_equal(read_as(text, strlen(text), NULL, &pictures, arena, &g), WEIR_OK);
-    assert_int_equal(read_as(text, strlen(text), "wide=40000", &pictures, arena, &g), WEIR_INVALID);
-    assert_non_null(strstr(weir_why_text(), "too many parameters"));
+    assert_int_equal(read_as(text, strlen(text), "wide=40000", &pictures, arena, &g), WEIR_USAGE);
+    assert_non_null(strstr(weir_why_text(), "too many parameters: over 274877906944"));
+    weir_arena_free(arena);
+}
+
+/* Sizes that the user gives are told as the user's; a file that is wrong anyway as the file's. */
+static void sizes_of_the_user_are_the_users(void **state)
+{
+    static const char text[] =
+        "size wide 8\nsize depth 1\nflatten\nrepeat depth\ndense out=3*wide\n"
+        "end\ndense out=classes\nsoftmax\n";
+    static const struct {
+        const char *sizes, *what;
+    } given[] = {{"wide=0",
+                  "the model with wide=0: m.net:5:11: dense: out=0: a value from 1 to 2147483647"},
+                 {"wide=-5",
+                  "m.net:5:11: dense: out=-15: a value from 1 to 2147483647 was expected"},
+                 {"wide=2-2", "out=0"},
+                 {"wide=1000000000", "m.net:5:11: the value does not fit into 32 bits"},
+                 {"wide=500000000", "dense1.weight is empty, or larger than 274877906944 values"},
+                 {"depth=-1", "m.net:4:8: a repeat cannot run less than 0 times"},
+                 {"depth=5000", "the model has too many layers"},
+                 {"wide=3,depth=-2", "the model with wide=3,depth=-2: "}};
+    weir_arena *arena = weir_arena_new();
+    weir_graph *g = NULL;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof given / sizeof *given; i++) {
+        assert_int_equal(read_as(text, strlen(text), given[i].sizes, &pictures, arena, &g),
+                         WEIR_USAGE);
+        if (!strstr(weir_why_text(), given[i].what))
+            fail_msg("of %s it says '%s', not '%s'", given[i].sizes, weir_why_text(),
+                     given[i].what);
+    }
+    assert_int_equal(read_as("size a 3\nflatten\ndense out=0\n", 29, "a=4", &pictures, arena, &g),
+                     WEIR_INVALID);
+    assert_int_equal(strncmp(weir_why_text(), "m.net:3:11: ", 12), 0);
+    assert_null(g);
     weir_arena_free(arena);
 }
 
@@ -340,6 +378,7 @@ int main(void)
         cmocka_unit_test(errors_name_line_and_column),
         cmocka_unit_test(zero_bytes_are_refused),
         cmocka_unit_test(too_many_parameters_are_refused),
+        cmocka_unit_test(sizes_of_the_user_are_the_users),
         cmocka_unit_test(data_that_does_not_fit_is_refused),
     };
 

@@ -25,6 +25,16 @@ int cli_train(int argc, char **argv), cli_eval(int argc, char **argv),
  * code. */
 int cli_end(weir_err err);
 
+/* The word that somebody may have meant: of all that are tried, the one nearest to `word`, if it is
+ * two slips of the keyboard away at most. */
+typedef struct cli_guess {
+    const char *word, *best; /* best NULL: none is near */
+    int apart;
+} cli_guess;
+void cli_guess_try(cli_guess *, const char *known);
+/* The error of a command that there is not. */
+weir_err cli_no_command(const char *name);
+
 /* Options that a command has besides those of a run. */
 typedef struct cli_extra {
     const char *name;

@@ -62,13 +62,24 @@ static void help_command(const cli_command *c)
         printf("%s\n", c->more);
 }
 
+/* These commands take one word. */
+static weir_err one_word(int argc, char **argv, const char *usage)
+{
+    return argc < 3 ? WEIR_OK
+                    : weir_fail(WEIR_USAGE, "'%s' is one word too many: %s", argv[2], usage);
+}
+
 int cli_help(int argc, char **argv)
 {
+    weir_err err = one_word(argc, argv, "weir help [command]");
+
+    if (err)
+        return cli_end(err);
     if (argc > 1) {
         for (const cli_command *c = cli_commands; c->name; c++)
             if (!strcmp(c->name, argv[1]))
                 return help_command(c), 0;
-        return cli_end(weir_fail(WEIR_USAGE, "there is no command '%s': try weir help", argv[1]));
+        return cli_end(cli_no_command(argv[1]));
     }
     printf("weir %s - trains deep networks on many machines\n\n", weir_version());
     for (const cli_command *c = cli_commands; c->name; c++)
@@ -103,7 +114,10 @@ int cli_list(int argc, char **argv)
                 {"rate", weir_rates},         {"codec", weir_codecs}, {"coll", weir_colls},
                 {"exchange", weir_exchanges}, {"net", weir_nets}};
     bool any = false;
+    weir_err err = one_word(argc, argv, "weir list [axis]");
 
+    if (err)
+        return cli_end(err);
     if (argc < 2 || !strcmp(argv[1], "model"))
         any = weir_model_list(stdout);
     for (size_t i = 0; i < sizeof axis / sizeof *axis; i++)

@@ -68,5 +68,5 @@ int main(int argc, char **argv)
         return said(
             c->run(argc > 1 ? argc - 1 : 1, argc > 1 ? argv + 1 : (char *[]){"help", NULL}));
     }
-    return cli_end(weir_fail(WEIR_USAGE, "there is no command '%s': try weir help", name));
+    return cli_end(cli_no_command(name));
 }

@@ -23,6 +23,56 @@ static const cli_extra *extra_option(const cli_extra *extra, const char *key)
     return NULL;
 }
 
+/* ---- what is wrong with an option ---- */
+
+/* The commands that take it, as a list: "train, bench". */
+static void who_takes(const char *key, char *text, size_t room)
+{
+    size_t n = 0;
+
+    text[0] = 0;
+    for (const cli_command *c = cli_commands; c->name && n < room; c++)
+        if (cli_takes(c->name, key))
+            n += (size_t)snprintf(text + n, room - n, "%s%s", n ? ", " : "", c->name);
+}
+
+static weir_err unknown_option(const char *command, const char *key, const cli_extra *extra)
+{
+    cli_guess guess = {.word = key};
+    char others[120];
+
+    who_takes(key, others, sizeof others);
+    if (run_option(key) && others[0])
+        return weir_fail(WEIR_USAGE,
+                         "--%s is an option of %s, and %s has no use for it: try "
+                         "weir help %s",
+                         key, others, command, command);
+    for (const weir_opt *o = weir_settings_options; o->name; o++)
+        if (cli_takes(command, o->name))
+            cli_guess_try(&guess, o->name);
+    for (; extra && extra->name; extra++)
+        cli_guess_try(&guess, extra->name);
+    if (guess.best)
+        return weir_fail(WEIR_USAGE, "there is no option --%s; is it --%s? weir help %s has all",
+                         key, guess.best, command);
+    return weir_fail(WEIR_USAGE, "there is no option --%s: try weir help %s", key, command);
+}
+
+/* A word that is neither an option nor its value. */
+static weir_err stray_word(const char *command, const char *word)
+{
+    const char *key = word + 1;
+
+    if (word[0] == '-' && cli_takes(command, key) && run_option(key))
+        return weir_fail(WEIR_USAGE, "%s: an option has two dashes: --%s", word, key);
+    return weir_fail(WEIR_USAGE,
+                     "'%s' is no option, and nothing takes it: options are --key value; "
+                     "try weir help %s",
+                     word, command);
+}
+
+/* ---- reading ---- */
+
 /* A flag may stand alone or be answered: --quiet, --exact no. */
 static bool is_answer(const char *word) { return !strcmp(word, "yes") || !strcmp(word, "no"); }
 
@@ -40,7 +90,7 @@ static weir_err take_option(int argc, char **argv, int *i, weir_settings *s, con
     const weir_opt *o = cli_takes(argv[0], key) ? run_option(key) : NULL;
     more = extra_option(extra, key);
     if (!o && !more && (strcmp(key, "config") || !cli_takes(argv[0], "config")))
-        return weir_fail(WEIR_USAGE, "there is no option --%s: try weir help %s", key, argv[0]);
+        return unknown_option(argv[0], key, extra);
     if (value)
         value++;
     else if (more && more->flag)
@@ -71,8 +121,7 @@ weir_err cli_options(int argc, char **argv, weir_settings *s, const cli_extra *e
         } else if (n < words) {
             word[n++] = argv[i];
         } else {
-            return weir_fail(WEIR_USAGE, "'%s' was not expected: try weir help %s", argv[i],
-                             argv[0]);
+            return stray_word(argv[0], argv[i]);
         }
     }
     if (n < words)

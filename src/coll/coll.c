@@ -10,6 +10,17 @@ static const weir_plug *const table[] = {
 #undef X
 weir_plugs weir_colls = table;
 
+weir_err weir_coll_find(const char *spec, const weir_plug **found)
+{
+    bool mpi = false;
+
+    for (weir_plugs p = weir_colls; *p; p++)
+        mpi |= weir_plug_named("mpi", (*p)->name);
+    if (weir_plug_named(spec, "mpi") && !mpi)
+        return weir_net_without_mpi("--coll mpi");
+    return weir_plug_find(weir_colls, "collective", spec, found);
+}
+
 weir_err weir_coll_open(const char *spec, const weir_group *group, weir_arena *arena,
                         weir_coll_use *use)
 {
@@ -17,7 +28,7 @@ weir_err weir_coll_open(const char *spec, const weir_group *group, weir_arena *a
     const char *why;
     weir_coll_use made;
 
-    WEIR_TRY(weir_plug_find(weir_colls, "collective", spec, &plug));
+    WEIR_TRY(weir_coll_find(spec, &plug));
     WEIR_TRY(weir_plug_make(plug, "collective", spec, arena, &made.self));
     made.coll = (const weir_coll *)plug;
     if (made.coll->fits && (why = made.coll->fits(made.self, group)))

@@ -92,6 +92,8 @@ typedef struct weir_coll_form {
 } weir_coll_form;
 weir_coll_form weir_coll_look(const weir_group *);
 const char *weir_coll_pick(const weir_group *, const weir_coll_form *, size_t bytes);
+/* The collective that a spec names; an error lists those there are. */
+weir_err weir_coll_find(const char *spec, const weir_plug **);
 /* WEIR_MISFIT: there is such a collective, but it does not fit the group. */
 weir_err weir_coll_open(const char *spec, const weir_group *, weir_arena *, weir_coll_use *);
 /* Zeroed memory in which this collective works best: any part of it may be given to the verbs below

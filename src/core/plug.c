@@ -51,16 +51,26 @@ static weir_err bad_value(const weir_opt *o, const char *owner, const char *valu
                      wanted);
 }
 
+/* A limit as people write it: 16777216, not 1.67772e+07. */
+static void show_limit(double x, char text[32])
+{
+    bool whole = x == floor(x) && fabs(x) < 1e16;
+
+    snprintf(text, 32, whole ? "%.0f" : "%g", x);
+}
+
 static weir_err check_range(const weir_opt *o, const char *owner, const char *value, double x)
 {
-    char wanted[96];
+    char wanted[96], min[32], max[32];
 
     if ((o->min == 0 && o->max == 0) || (x >= o->min && x <= o->max))
         return WEIR_OK;
+    show_limit(o->min, min);
+    show_limit(o->max, max);
     if (x < o->min && o->max >= 1e15)
-        snprintf(wanted, sizeof wanted, "at least %g", o->min);
+        snprintf(wanted, sizeof wanted, "at least %s", min);
     else
-        snprintf(wanted, sizeof wanted, "a value from %g to %g", o->min, o->max);
+        snprintf(wanted, sizeof wanted, "a value from %s to %s", min, max);
     return bad_value(o, owner, value, wanted);
 }
 
@@ -201,6 +211,13 @@ void weir_opt_show(const weir_opt *o, const void *at, char *text, size_t room)
 
 /* ---- a whole spec ---- */
 
+bool weir_plug_named(const char *spec, const char *name)
+{
+    size_t len = strcspn(spec, ":");
+
+    return strlen(name) == len && !strncmp(name, spec, len);
+}
+
 weir_err weir_plug_find(weir_plugs table, const char *axis, const char *spec,
                         const weir_plug **found)
 {
@@ -208,7 +225,7 @@ weir_err weir_plug_find(weir_plugs table, const char *axis, const char *spec,
     char known[600] = "";
 
     for (weir_plugs p = table; *p; p++)
-        if (strlen((*p)->name) == len && !strncmp((*p)->name, spec, len))
+        if (weir_plug_named(spec, (*p)->name))
             return *found = *p, WEIR_OK;
     for (weir_plugs p = table; *p && n < sizeof known; p++)
         n += (size_t)snprintf(known + n, sizeof known - n, "%s%s", p == table ? "" : ", ",

@@ -46,6 +46,8 @@ typedef struct weir_plug {
 /* A table of descriptors of one axis: each begins with a weir_plug; ends with NULL. */
 typedef const weir_plug *const *weir_plugs;
 
+/* Is this the name in front of the first ':'? */
+bool weir_plug_named(const char *spec, const char *name);
 /* Looks up the name in front of the first ':'. An unknown name is an error that lists the known
  * ones. `axis`: "codec". */
 weir_err weir_plug_find(weir_plugs, const char *axis, const char *spec, const weir_plug **found);

@@ -124,21 +124,32 @@ weir_err weir_run_one(const weir_world *world, void *self, const weir_place *pla
 
 /* ---- worlds ---- */
 
-static weir_err find_world(const char *spec, const weir_world **world)
-{
-    const weir_plug *p;
-
-    WEIR_TRY(weir_plug_find(weir_nets, "net", spec, &p));
-    *world = (const weir_world *)p;
-    return WEIR_OK;
-}
-
 static bool have(const char *name)
 {
     for (weir_plugs p = weir_nets; *p; p++)
         if (!strcmp((*p)->name, name))
             return true;
     return false;
+}
+
+#define GET_MPI                                                                               \
+    "this weir was built without MPI: install one with its mpicc (Debian: libopenmpi-dev or " \
+    "libmpich-dev) and run make again, or name its compiler: make MPI=/path/to/mpicc"
+
+weir_err weir_net_without_mpi(const char *what)
+{
+    return weir_fail(WEIR_USAGE, "%s: " GET_MPI, what);
+}
+
+static weir_err find_world(const char *spec, const weir_world **world)
+{
+    const weir_plug *p;
+
+    if (weir_plug_named(spec, "mpi") && !have("mpi"))
+        return weir_net_without_mpi("--net mpi");
+    WEIR_TRY(weir_plug_find(weir_nets, "net", spec, &p));
+    *world = (const weir_world *)p;
+    return WEIR_OK;
 }
 
 /* What "auto" stands for where nobody has started MPI. */
@@ -150,11 +161,8 @@ static weir_err resolve_at(const weir_place *place, const char **spec)
     if (strcmp(*spec, "auto") || !place->mpi || place->size == 1)
         return *spec = resolve(*spec), WEIR_OK;
     if (!have("mpi"))
-        return weir_fail(WEIR_MISFIT,
-                         "%s started %d ranks, but this weir was built without MPI: install an "
-                         "MPI's mpicc (Debian: "
-                         "libopenmpi-dev) and run make again",
-                         place->source, place->size);
+        return weir_fail(WEIR_MISFIT, "%s started %d ranks, but " GET_MPI, place->source,
+                         place->size);
     return *spec = "mpi", WEIR_OK;
 }
 

@@ -217,6 +217,8 @@ weir_err weir_net_run(const char *spec, const weir_place *, weir_err (*fn)(weir_
 /* is there such a world, and what can it do */
 weir_err weir_net_check(const char *spec, weir_net_facts *);
 extern weir_plugs weir_nets;
+/* What a program without MPI says to who asks for it: "WHAT: ...", with the cure. WEIR_USAGE. */
+weir_err weir_net_without_mpi(const char *what);
 
 int weir_net_rank(const weir_net *), weir_net_size(const weir_net *);
 const char *weir_net_name(const weir_net *); /* "zmq" */

@@ -19,11 +19,14 @@ static const weir_opt *find_option(const weir_plug *p, const char *key)
     return NULL;
 }
 
-/* Whole numbers are expressions; so are yes and no, that a size can switch them: 0 is no. */
+/* Whole numbers are expressions; so are yes and no, that a size can switch them: 1 and 0. */
 static weir_err find_value(const weir_netfile *f, const weir_net_line *l, const weir_net_option *w,
                            const weir_opt *o, char *value, size_t room)
 {
     if (o && o->kind == WEIR_OPT_BOOL && !weir_netfile_value(f, l, w, true, value, room)) {
+        if (strcmp(value, "0") && strcmp(value, "1"))
+            return weir_fail(WEIR_INVALID, "%s:%d:%d: %s=%s: yes or no, or 1 or 0, was expected",
+                             f->path, l->line, w->value_col, w->key, value);
         snprintf(value, room, "%s", strcmp(value, "0") ? "yes" : "no");
         return WEIR_OK;
     }
@@ -179,11 +182,12 @@ static bool shape_fits(const weir_shape *s, int64_t limit)
 static weir_err check_shapes(const weir_node *n)
 {
     if (!shape_fits(&n->out, MAX_ACT))
-        return weir_fail(WEIR_INVALID, "the output of %s is empty, or too large", n->name);
+        return weir_fail(WEIR_INVALID, "the output of %s is empty, or larger than %lld values",
+                         n->name, (long long)MAX_ACT);
     for (int i = 0; i < n->weights + n->stills; i++)
         if (!shape_fits(&n->weight[i].shape, MAX_PARAMS))
-            return weir_fail(WEIR_INVALID, "%s.%s is empty, or too large", n->name,
-                             n->weight[i].name);
+            return weir_fail(WEIR_INVALID, "%s.%s is empty, or larger than %lld values", n->name,
+                             n->weight[i].name, (long long)MAX_PARAMS);
     return WEIR_OK;
 }
 
@@ -305,7 +309,8 @@ static weir_err add_tensor(weir_graph *g, weir_node *n, int k, weir_arena *arena
 
     WEIR_TRY(name_tensor(n, &n->weight[k], *floats, arena, t));
     if (t->n > (size_t)MAX_PARAMS - *floats)
-        return weir_fail(WEIR_INVALID, "%s: the model has too many parameters", g->path);
+        return weir_fail(WEIR_INVALID, "%s: the model has too many parameters: over %lld", g->path,
+                         (long long)MAX_PARAMS);
     *floats += t->n;
     n->tensor[k] = (*count)++;
     return WEIR_OK;
@@ -385,9 +390,9 @@ static weir_err make_nodes(weir_graph *g, const weir_netfile *f, weir_arena *are
     return WEIR_OK;
 }
 
-weir_err weir_graph_read(const char *path, const char *text, size_t n, const char *sizes,
-                         const weir_model_input *in, bool whole, weir_arena *arena,
-                         weir_graph **out)
+static weir_err read_with(const char *path, const char *text, size_t n, const char *sizes,
+                          const weir_model_input *in, bool whole, weir_arena *arena,
+                          weir_graph **out)
 {
     weir_graph *g = WEIR_NEW(arena, weir_graph, 1);
     weir_netfile *f;
@@ -408,4 +413,21 @@ weir_err weir_graph_read(const char *path, const char *text, size_t n, const cha
     WEIR_TRY(order_tensors(g, arena));
     *out = g;
     return WEIR_OK;
+}
+
+/* A file that is right with its own sizes is not what is wrong: those that the user gave are. */
+weir_err weir_graph_read(const char *path, const char *text, size_t n, const char *sizes,
+                         const weir_model_input *in, bool whole, weir_arena *arena,
+                         weir_graph **out)
+{
+    weir_err err = read_with(path, text, n, sizes, in, whole, arena, out);
+    weir_graph *as_written;
+    char why[WEIR_WHY_MAX];
+
+    if (err != WEIR_INVALID || !sizes)
+        return err;
+    snprintf(why, sizeof why, "%s", weir_why_text());
+    if (read_with(path, text, n, NULL, in, whole, arena, &as_written))
+        return weir_fail(err, "%s", why);
+    return weir_fail(WEIR_USAGE, "the model with %.200s: %.700s", sizes, why);
 }

@@ -41,7 +41,8 @@ typedef struct weir_graph {
 
 /* Reads `n` hostile bytes of a model file; `path` names them in errors, `sizes` is what stood
  * behind the ':' of the spec (NULL: nothing). A whole model ends with a loss; tests ask for parts
- * of one. */
+ * of one. A file that is wrong is WEIR_INVALID; sizes that make a right one wrong are WEIR_USAGE.
+ */
 weir_err weir_graph_read(const char *path, const char *text, size_t n, const char *sizes,
                          const weir_model_input *, bool whole, weir_arena *, weir_graph **);
 #endif

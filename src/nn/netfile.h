@@ -5,13 +5,13 @@
  *   size hidden 1024              a size, with its default: changed by NAME:hidden=512
  *   repeat 2                      what follows, up to `end`, so many times; repeats nest
  *   dense block%.up out=4*hidden  kind, name (default: kind and running number), options
- *   add block%.sum from=block%.in a layer reads the line before, or what its from= names; add reads
- * both end
+ *   add block%.sum from=block%.in a layer reads the line before, or what its from= names; add both
+ *   end
  *
  * % in names and words is the number of the turn, from 1; in nested repeats all of them, outermost
  * first, joined by dots. In expressions it is the innermost. Options that are whole numbers are
  * expressions (expr.h) over the sizes above the line and `classes`, which the data brings; so are
- * yes and no, where 0 is no. This file knows no kinds of layers: graph.c does. Text is hostile;
+ * yes and no, as 1 and 0. This file knows no kinds of layers: graph.c does. Text is hostile;
  * errors name file, line and column. */
 #ifndef WEIR_NN_NETFILE_H
 #define WEIR_NN_NETFILE_H

@@ -1,5 +1,5 @@
-/* zoo.c - model files: beside the program (build tree, then installed), in the source tree, where
- * they were to be installed. */
+/* zoo.c - model files: found from where the program lies, so that neither a build tree nor an
+ * installed one must stay where it was made; then where they were to be installed. */
 #include "nn/zoo.h"
 #include "core/file.h"
 #include "nn/model.h"
@@ -13,27 +13,40 @@
 
 enum { MAX_MODELS = 256, MAX_FILE = 1 << 20 };
 
+/* Counted from the program's folder, `up` folders further up: those of a program in the build tree
+ * and of a test there, which both lie in a folder `build`, and of an installed program; and, for a
+ * program elsewhere that has the library in it, as it stands. */
 static const struct place {
-    bool beside; /* counted from the program's folder */
-    const char *path;
-} places[] = {{true, "../../models"},
-              {true, "../share/weir/models"},
-              {false, WEIR_SOURCE_DIR "/models"},
-              {false, WEIR_SHARE_DIR "/models"}};
+    int up; /* -1: as it stands */
+    const char *below, *path;
+} places[] = {
+    {2, "build", "models"},
+    {3, "build", "models"},
+    {1, NULL, "share/weir/models"},
+#ifdef WEIR_SHARE_DIR /* the installed library's */
+    {-1, NULL, WEIR_SHARE_DIR "/models"},
+#endif
+};
 enum { PLACES = sizeof places / sizeof *places };
 
 /* The folder of a place; false: it has none. */
 static bool folder(const struct place *p, char *path, size_t room)
 {
-    char program[PATH_MAX];
+    char program[PATH_MAX], *slash = NULL;
     ssize_t n;
 
-    if (!p->beside)
+    if (p->up < 0)
         return (size_t)snprintf(path, room, "%s", p->path) < room;
     if ((n = readlink("/proc/self/exe", program, sizeof program - 1)) <= 0)
         return false;
     program[n] = 0;
-    *strrchr(program, '/') = 0;
+    for (int i = 0; i <= p->up; i++) {
+        if (!(slash = strrchr(program, '/')))
+            return false;
+        *slash = 0;
+    }
+    if (p->below && strcmp(slash + 1, p->below))
+        return false;
     return (size_t)snprintf(path, room, "%s/%s", program, p->path) < room;
 }
 
@@ -132,15 +145,28 @@ static weir_err short_name(weir_zoo_spec *s, weir_arena *arena)
     return WEIR_OK;
 }
 
+/* Where the sizes begin: at the ':' before `size=`, as folders may have one in their names and
+ * sizes may be divided; else at the first behind the folders. NULL: there are none. */
+static char *find_sizes(char *spec)
+{
+    char *slash = strrchr(spec, '/');
+
+    for (char *c = strchr(spec, ':'); c; c = strchr(c + 1, ':')) {
+        size_t n = strspn(c + 1, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789");
+        if (n && c[1 + n] == '=')
+            return c;
+    }
+    return strchr(slash ? slash : spec, ':');
+}
+
 weir_err weir_zoo_find(const char *spec, weir_arena *arena, weir_zoo_spec *out)
 {
     weir_zoo_spec s = {.name = weir_copy_text(arena, spec)};
-    char *slash, *colon;
+    char *colon;
 
     if (!s.name)
         return weir_fail_nomem(strlen(spec));
-    slash = strrchr(s.name, '/');
-    if ((colon = strchr(slash ? slash : s.name, ':'))) {
+    if ((colon = find_sizes(s.name))) {
         *colon = 0;
         s.sizes = colon + 1;
     }
@@ -163,7 +189,8 @@ weir_err weir_zoo_read(const weir_zoo_spec *s, char **text, size_t *n)
 
 /* ---- what files say of themselves ---- */
 
-/* The file's lines, without data: `classes` is 1. The text is the caller's to free. */
+/* The file's lines as they are written, without data: `classes` is 1. The text is the caller's to
+ * free. */
 static weir_err read_lines(const char *spec, weir_arena *arena, char **text, weir_netfile **f)
 {
     weir_zoo_spec s;
@@ -172,7 +199,7 @@ static weir_err read_lines(const char *spec, weir_arena *arena, char **text, wei
 
     WEIR_TRY(weir_zoo_find(spec, arena, &s));
     WEIR_TRY(weir_zoo_read(&s, text, &n));
-    if ((err = weir_netfile_read(s.path, *text, n, s.sizes, 1, arena, f)))
+    if ((err = weir_netfile_read(s.path, *text, n, NULL, 1, arena, f)))
         free(*text);
     return err;
 }

@@ -229,6 +229,15 @@ static weir_err check_plug(weir_plugs table, const char *axis, const char *spec,
     return weir_plug_make(plug, axis, spec, arena, &self);
 }
 
+static weir_err check_coll(const char *spec, weir_arena *arena)
+{
+    const weir_plug *plug;
+    void *self;
+
+    WEIR_TRY(weir_coll_find(spec, &plug));
+    return weir_plug_make(plug, "collective", spec, arena, &self);
+}
+
 /* Everything that needs no file and no peer, so that a slip is told once, before any worker
  * starts. */
 static weir_err check_specs(const weir_settings *s, weir_arena *arena)
@@ -241,7 +250,7 @@ static weir_err check_specs(const weir_settings *s, weir_arena *arena)
     WEIR_TRY(check_plug(weir_exchanges, "exchange", s->exchange, arena));
     WEIR_TRY(check_plug(weir_codecs, "codec", s->codec, arena));
     if (strcmp(s->coll, "auto"))
-        WEIR_TRY(check_plug(weir_colls, "collective", s->coll, arena));
+        WEIR_TRY(check_coll(s->coll, arena));
     WEIR_TRY(weir_net_check(s->net, &facts));
     WEIR_TRY(weir_steps_read("--save-every", s->save_every, 1, &steps));
     WEIR_TRY(weir_steps_read("--eval-every", s->eval_every, 1, &steps));
