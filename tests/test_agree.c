@@ -82,6 +82,54 @@ static void settings(void **state)
                     "samples is '60000' on rank 0 and '59999' on rank 1");
 }
 
+/* ---- contents ---- */
+
+typedef struct other {
+    int size, rank[2], content; /* ranks that hold something else of it */
+} other;
+
+static weir_err contents_rank(weir_net *net, void *arg)
+{
+    const other *o = arg;
+    weir_content content[] = {{"model file", 7}, {"training part", 8}, {"test part", 9}};
+    weir_arena *arena = weir_arena_new();
+    weir_group group;
+    weir_err err = weir_group_all(net, arena, &group);
+
+    for (int i = 0; i < 2; i++)
+        if (weir_net_rank(net) == o->rank[i])
+            content[o->content].hash ^= 1ull << (63 - i);
+    if (!err)
+        err = weir_agree_contents(&group, content, 3, arena);
+    weir_arena_free(arena);
+    return err;
+}
+
+static void contents_differ(other o, const char *says)
+{
+    ranks r = {.size = o.size, .timeout = 10, .stall = 60, .fn = contents_rank, .arg = &o};
+
+    if (!says) {
+        ranks_all_ok(&r);
+        return;
+    }
+    ranks_run(&r);
+    all_say(&r, WEIR_MISFIT, says);
+}
+
+static void contents(void **state)
+{
+    (void)state;
+    for (int p = 2; p <= 4; p++)
+        contents_differ((other){p, {-1, -1}, 0}, NULL);
+    contents_differ((other){2, {1, -1}, 0},
+                    "the model file of rank 0 and that of rank 1 differ in content");
+    contents_differ((other){3, {0, -1}, 1}, "the training part of rank 0 differs in content from");
+    contents_differ((other){4, {3, -1}, 2}, "the test part of rank 3 differs in content from that");
+    contents_differ((other){3, {1, 2}, 2},
+                    "the test part of rank 0 differs in content from that of the other ranks");
+}
+
 /* ---- parameters ---- */
 
 enum { FLOATS = 300, TENSORS = 3 };
@@ -151,7 +199,8 @@ static void parameters(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(settings), cmocka_unit_test(parameters)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(settings), cmocka_unit_test(contents),
+                                       cmocka_unit_test(parameters)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
 /* array.c - reading IDX. Every number in a file is an enemy's until it has been compared with the
  * file's length. */
 #include "data/array.h"
+#include "core/hash.h"
 #include <endian.h>
 #include <math.h>
 #include <string.h>
@@ -137,4 +138,10 @@ weir_err weir_array_labels(const weir_array *samples, const weir_array *label, i
     if (!*classes)
         *classes = most + 1;
     return WEIR_OK;
+}
+
+uint64_t weir_array_hash(const weir_array *a, uint64_t seed)
+{
+    seed = weir_hash(a->dim, (size_t)a->dims * sizeof *a->dim, seed ^ (uint64_t)a->type);
+    return weir_hash(a->value, a->dim[0] * a->width * type_size(a->type), seed);
 }

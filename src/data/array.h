@@ -27,4 +27,6 @@ weir_err weir_array_labels(const weir_array *samples, const weir_array *label, i
 /* Value i; weir_array_int: of whole numbers only. */
 double weir_array_number(const weir_array *, uint64_t i);
 int32_t weir_array_int(const weir_array *, uint64_t i);
+/* Of shape and values; chained behind `seed`. */
+uint64_t weir_array_hash(const weir_array *, uint64_t seed);
 #endif

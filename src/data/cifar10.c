@@ -1,6 +1,7 @@
 /* cifar10.c - the pictures of CIFAR-10 in its binary batches: every DIR/data_batch_*.bin there is,
  * of any number of records, and test_batch.bin, each plain or gzipped. Each channel is standardised
  * by itself. */
+#include "core/hash.h"
 #include "data/augment.h"
 #include "data/data.h"
 #include "data/files.h"
@@ -125,6 +126,17 @@ static weir_err get(const void *self, const weir_pick *pick, weir_batch *batch)
     return WEIR_OK;
 }
 
+/* Record by record: how they are cut into files does not matter. */
+static uint64_t hash(const void *self, weir_part part)
+{
+    const cifar10 *s = self;
+    uint64_t h = 0;
+
+    for (uint64_t i = 0; i < s->count[part]; i++)
+        h = weir_hash(s->at[part][i], WEIR_RECORD_BYTES, h);
+    return h;
+}
+
 static void close_cifar10(void *self)
 {
     cifar10 *s = self;
@@ -148,5 +160,6 @@ const weir_data weir_data_cifar10 = {
     .plug = {"cifar10", "pictures in CIFAR-10's binary batches", sizeof(cifar10), options},
     .open = open_cifar10,
     .get = get,
+    .hash = hash,
     .close = close_cifar10,
 };

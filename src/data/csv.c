@@ -1,6 +1,7 @@
 /* csv.c - regression on a table in comma-separated text, plain or gzipped: the last column is the
  * target. Some rows, chosen by a seed of the data's own, are the test part. Each column is
  * standardised by its training rows, the target too: facts.value_scale leads back. */
+#include "core/hash.h"
 #include "data/data.h"
 #include "data/files.h"
 #include "data/table.h"
@@ -13,6 +14,7 @@ typedef struct csv {
     int header;
     int64_t seed;
     uint64_t inputs, first[WEIR_PARTS]; /* the row each part begins with */
+    uint64_t hash[WEIR_PARTS];          /* of the rows as the file has them */
     float *value;                       /* standardised rows, the test part's first */
 } csv;
 
@@ -56,6 +58,15 @@ static weir_err standardise(csv *s, const weir_table *t, const uint64_t *order, 
     return WEIR_OK;
 }
 
+static uint64_t hash_rows(const weir_table *t, const uint64_t *order, uint64_t from, uint64_t to)
+{
+    uint64_t h = t->cols;
+
+    for (uint64_t i = from; i < to; i++)
+        h = weir_hash(row(t, order, i), t->cols * sizeof(double), h);
+    return h;
+}
+
 /* order: the row that stands at each place; the first `test` places are the test part. */
 static weir_err use_rows(csv *s, const weir_table *t, uint64_t test, const uint64_t *order,
                          weir_data_facts *facts)
@@ -68,6 +79,8 @@ static weir_err use_rows(csv *s, const weir_table *t, uint64_t test, const uint6
     s->inputs = t->cols - 1;
     s->first[WEIR_TRAIN] = made.count[WEIR_TEST] = test;
     made.count[WEIR_TRAIN] = t->rows - test;
+    s->hash[WEIR_TEST] = hash_rows(t, order, 0, test);
+    s->hash[WEIR_TRAIN] = hash_rows(t, order, test, t->rows);
     if (!(s->value = reallocarray(NULL, t->rows, t->cols * sizeof(float))))
         return weir_fail_nomem(t->rows * t->cols * sizeof(float));
     for (uint64_t col = 0; col < t->cols; col++) {
@@ -134,6 +147,8 @@ static weir_err get(const void *self, const weir_pick *pick, weir_batch *batch)
     return WEIR_OK;
 }
 
+static uint64_t hash(const void *self, weir_part part) { return ((const csv *)self)->hash[part]; }
+
 static void close_csv(void *self) { free(((csv *)self)->value); }
 
 static const weir_opt options[] = {
@@ -151,5 +166,6 @@ const weir_data weir_data_csv = {
     .plug = {"csv", "regression on a table; the last column is the target", sizeof(csv), options},
     .open = open_csv,
     .get = get,
+    .hash = hash,
     .close = close_csv,
 };

@@ -145,6 +145,11 @@ void weir_data_close(weir_data_use *use)
     *use = (weir_data_use){0};
 }
 
+uint64_t weir_data_hash(const weir_data_use *use, weir_part part)
+{
+    return use->data->hash ? use->data->hash(use->self, part) : 0;
+}
+
 /* ---- batches ---- */
 
 weir_err weir_batch_new(const weir_data_facts *facts, int room, weir_arena *a, weir_batch *batch)

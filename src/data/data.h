@@ -27,6 +27,8 @@ typedef struct weir_data_facts {
      * windows = count / streams, and goes on where window w - 1 ended. 0: samples stand alone and
      * may be met in any order. */
     int64_t streams[WEIR_PARTS];
+    /* of text: units that the vocabulary does not have, and that are <unk> */
+    uint64_t unknown[WEIR_PARTS];
 } weir_data_facts;
 
 /* What data need to know of the run. */
@@ -60,6 +62,11 @@ typedef struct weir_data {
     /* Fills batch->n = pick->n samples, in 0..batch->room; indices are below the part's count.
      * Changes no state: the loader's thread and one that evaluates may call it at the same time. */
     weir_err (*get)(const void *self, const weir_pick *, weir_batch *);
+    /* A number that changes with any value, label or token of the part, read from memory at its
+     * speed. Files packed, cut or laid elsewhere in another way give the same. NULL: samples are a
+     * pure function of the options. A kind that reads its files as it goes pays one reading here,
+     * or says in the docs what it does not look at. */
+    uint64_t (*hash)(const void *self, weir_part);
     void (*close)(void *self); /* also after a failed open. NULL: nothing to do */
 } weir_data;
 
@@ -72,6 +79,8 @@ typedef struct weir_data_use {
  * machine. A need of NULL: nothing is known. */
 weir_err weir_data_open(const char *spec, const weir_data_need *, weir_arena *, weir_data_use *);
 void weir_data_close(weir_data_use *);
+/* Of all that a part holds: equal on ranks that hold the same. */
+uint64_t weir_data_hash(const weir_data_use *, weir_part);
 /* The sets that are known by name, for `weir list`. */
 void weir_data_print_sets(FILE *);
 /* Memory for `room` samples of these facts. */

@@ -125,6 +125,14 @@ static weir_err get(const void *self, const weir_pick *pick, weir_batch *batch)
     return WEIR_OK;
 }
 
+static uint64_t hash(const void *self, weir_part part)
+{
+    const frames *s = self;
+    uint64_t h = weir_array_hash(&s->label[part], weir_array_hash(&s->frame[part], 0));
+
+    return weir_array_hash(&s->utt[part], h);
+}
+
 static void close_frames(void *self)
 {
     frames *s = self;
@@ -150,5 +158,6 @@ const weir_data weir_data_frames = {
     .plug = {"frames", "speech frames with a window of their neighbours", sizeof(frames), options},
     .open = open_frames,
     .get = get,
+    .hash = hash,
     .close = close_frames,
 };

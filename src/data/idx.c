@@ -142,6 +142,13 @@ static weir_err get(const void *self, const weir_pick *pick, weir_batch *batch)
     return WEIR_OK;
 }
 
+static uint64_t hash(const void *self, weir_part part)
+{
+    const idx *s = self;
+
+    return weir_array_hash(&s->label[part], weir_array_hash(&s->input[part], 0));
+}
+
 static void close_idx(void *self)
 {
     idx *s = self;
@@ -167,5 +174,6 @@ const weir_data weir_data_idx = {
     .plug = {"idx", "samples and labels in IDX files, as MNIST has them", sizeof(idx), options},
     .open = open_idx,
     .get = get,
+    .hash = hash,
     .close = close_idx,
 };

@@ -1,5 +1,6 @@
 /* sequence.c - streams and windows: arithmetic only. */
 #include "data/sequence.h"
+#include "core/hash.h"
 #include <stdlib.h>
 
 uint64_t weir_sequences_split(uint64_t tokens) { return tokens / 10 * 9 + tokens % 10 * 9 / 10; }
@@ -66,6 +67,13 @@ weir_err weir_sequences_get(const void *self, const weir_pick *pick, weir_batch 
     }
     batch->n = pick->n;
     return WEIR_OK;
+}
+
+uint64_t weir_sequences_hash(const void *self, weir_part part)
+{
+    const weir_sequence *s = &((const weir_sequences *)self)->part[part];
+
+    return weir_hash(s->token, s->tokens * (uint64_t)s->width, (uint64_t)s->width);
 }
 
 void weir_sequences_close(void *self)

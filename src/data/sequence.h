@@ -31,6 +31,7 @@ weir_err weir_sequences_cut(weir_sequences *, const weir_data_need *, int64_t vo
                             weir_data_facts *);
 /* The verbs of weir_data. */
 weir_err weir_sequences_get(const void *self, const weir_pick *, weir_batch *);
+uint64_t weir_sequences_hash(const void *self, weir_part);
 void weir_sequences_close(void *self);
 /* What a file without parts of its own is cut by: nine tenths of it are for training. */
 uint64_t weir_sequences_split(uint64_t tokens);

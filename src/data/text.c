@@ -1,9 +1,13 @@
 /* text.c - plain text as tokens: words or characters, numbered as the training text brings them. A
  * directory has one file for each part, named after it (ptb.train.txt, ptb.valid.txt.gz...); of a
- * lone file nine tenths are for training. */
+ * lone file the first nine tenths of its units are for training. What the training text does not
+ * have is <unk>: a word like others where the training text has it; else it is numbered behind all
+ * others, and only where the test part needs it, so that a text that knows all its words keeps its
+ * numbers. */
 #include "data/files.h"
 #include "data/sequence.h"
 #include "data/words.h"
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,6 +15,8 @@ typedef struct text {
     weir_sequences q;
     const char *path;
     int unit;
+    weir_words words;
+    uint64_t unknown[WEIR_PARTS]; /* units that are not in the training text */
 } text;
 
 /* ---- which files ---- */
@@ -47,28 +53,36 @@ static bool is_part(const char *name, const char *word)
 
 /* ---- from text to numbers ---- */
 
-/* The next `n` units of the reader, at the end of one of the parts; with `learn` they join the
- * vocabulary. */
-static weir_err number(weir_reader *r, uint64_t n, weir_words *words, bool learn, uint32_t *to)
+/* A unit that training has not met. */
+static weir_err number_unknown(text *t, int part, uint32_t *to)
 {
-    for (uint64_t i = 0; i < n && weir_reader_next(r); i++)
-        WEIR_TRY(learn ? weir_words_add(words, r->unit, r->n, &to[i])
-                       : weir_words_find(words, r, &to[i]));
+    t->unknown[part]++;
+    return weir_words_add(&t->words, WEIR_WORDS_UNKNOWN, strlen(WEIR_WORDS_UNKNOWN), to);
+}
+
+/* The next `n` units of the reader; those of the training part join the vocabulary. */
+static weir_err number(text *t, int part, weir_reader *r, uint64_t n, uint32_t *to)
+{
+    for (uint64_t i = 0; i < n && weir_reader_next(r); i++) {
+        if (part == WEIR_TRAIN)
+            WEIR_TRY(weir_words_add(&t->words, r->unit, r->n, &to[i]));
+        else if (!weir_words_find(&t->words, r->unit, r->n, &to[i]))
+            WEIR_TRY(number_unknown(t, part, &to[i]));
+    }
     return WEIR_OK;
 }
 
-static weir_err make_part(text *t, int part, weir_reader *r, uint64_t n, weir_words *words)
+static weir_err make_part(text *t, int part, weir_reader *r, uint64_t n)
 {
     uint32_t *made = malloc((n ? n : 1) * sizeof *made), unused;
 
     if (!made)
         return weir_fail_nomem(n * sizeof *made);
-    free(t->q.memory[part]);
     t->q.memory[part] = made;
     t->q.part[part] = (weir_sequence){.name = r->name, .token = made, .width = 4, .tokens = n};
-    WEIR_TRY(number(r, n, words, part == WEIR_TRAIN, made));
+    WEIR_TRY(number(t, part, r, n, made));
     if (part == WEIR_TRAIN && t->unit == WEIR_UNIT_WORD) /* even a text of one line has an end */
-        return weir_words_add(words, "<eos>", 5, &unused);
+        return weir_words_add(&t->words, "<eos>", 5, &unused);
     return WEIR_OK;
 }
 
@@ -83,68 +97,83 @@ static weir_err open_reader(const text *t, const char *path, char **bytes, weir_
     return *n ? WEIR_OK : weir_fail(WEIR_INVALID, "%s: there is no text in it", path);
 }
 
-/* A whole file as a part. The training text stays, as the vocabulary points into it. */
-static weir_err load(text *t, int part, const char *path, weir_words *words, char **bytes)
-{
-    weir_reader r;
-    uint64_t n;
-
-    WEIR_TRY(open_reader(t, path, bytes, &r, &n));
-    return make_part(t, part, &r, n, words);
-}
-
 /* ---- the verbs ---- */
 
-enum { TRAIN, VALID, TEST, FILES };
-
-/* All files are read and checked; the test part is `valid` where there is no `test`. */
-static weir_err load_dir(text *t, weir_arena *a, weir_words *words, char *bytes[FILES])
+/* A whole file as a part. */
+static weir_err load(text *t, int part, const char *path)
 {
-    const char *path[FILES];
-
-    WEIR_TRY(weir_files_one(t->path, is_part, "train",
-                            "*train* (.txt, .text, .tokens, .raw or no ending)", a, &path[TRAIN]));
-    WEIR_TRY(weir_files_one(t->path, is_part, "valid", NULL, a, &path[VALID]));
-    WEIR_TRY(weir_files_one(t->path, is_part, "test",
-                            path[VALID]
-                                ? NULL
-                                : "*test* or *valid* (.txt, .text, .tokens, .raw or no ending)",
-                            a, &path[TEST]));
-    WEIR_TRY(load(t, WEIR_TRAIN, path[TRAIN], words, &bytes[TRAIN]));
-    if (path[VALID])
-        WEIR_TRY(load(t, WEIR_TEST, path[VALID], words, &bytes[VALID]));
-    return path[TEST] ? load(t, WEIR_TEST, path[TEST], words, &bytes[TEST]) : WEIR_OK;
-}
-
-static weir_err load_file(text *t, weir_words *words, char **bytes)
-{
+    char *bytes = NULL;
     weir_reader r;
     uint64_t n;
+    weir_err err = open_reader(t, path, &bytes, &r, &n);
 
-    WEIR_TRY(open_reader(t, t->path, bytes, &r, &n));
-    WEIR_TRY(make_part(t, WEIR_TRAIN, &r, weir_sequences_split(n), words));
-    return make_part(t, WEIR_TEST, &r, n - weir_sequences_split(n), words);
+    if (!err)
+        err = make_part(t, part, &r, n);
+    free(bytes);
+    return err;
+}
+
+/* The test part is `valid` where there is no `test`. */
+static weir_err load_dir(text *t, weir_arena *a)
+{
+    static const char endings[] = "(.txt, .text, .tokens, .raw or no ending)";
+    const char *train, *valid, *test;
+    char wanted[2][96];
+
+    snprintf(wanted[0], sizeof wanted[0], "*train* %s", endings);
+    snprintf(wanted[1], sizeof wanted[1], "*test* or *valid* %s", endings);
+    WEIR_TRY(weir_files_one(t->path, is_part, "train", wanted[0], a, &train));
+    WEIR_TRY(weir_files_one(t->path, is_part, "valid", NULL, a, &valid));
+    WEIR_TRY(weir_files_one(t->path, is_part, "test", valid ? NULL : wanted[1], a, &test));
+    WEIR_TRY(load(t, WEIR_TRAIN, train));
+    return load(t, WEIR_TEST, test ? test : valid);
+}
+
+static weir_err cut_file(text *t, weir_reader *r, uint64_t n)
+{
+    WEIR_TRY(make_part(t, WEIR_TRAIN, r, weir_sequences_split(n)));
+    return make_part(t, WEIR_TEST, r, n - weir_sequences_split(n));
+}
+
+static weir_err load_file(text *t)
+{
+    char *bytes = NULL;
+    weir_reader r;
+    uint64_t n;
+    weir_err err = open_reader(t, t->path, &bytes, &r, &n);
+
+    if (!err)
+        err = cut_file(t, &r, n);
+    free(bytes);
+    return err;
 }
 
 static weir_err open_text(void *self, const weir_data_need *need, weir_arena *a,
                           weir_data_facts *facts)
 {
     text *t = self;
-    weir_words words = {0};
-    char *bytes[FILES] = {0};
-    weir_err err;
 
     if (!t->path || !t->path[0])
         return weir_fail(WEIR_USAGE,
                          "data text: a directory or a file was expected, as in text:DIR");
-    err = weir_files_is_dir(t->path) ? load_dir(t, a, &words, bytes)
-                                     : load_file(t, &words, &bytes[TRAIN]);
-    if (!err)
-        err = weir_sequences_cut(&t->q, need, (int64_t)words.count, facts);
-    weir_words_free(&words);
-    for (int i = 0; i < FILES; i++)
-        free(bytes[i]);
-    return err;
+    WEIR_TRY(weir_files_is_dir(t->path) ? load_dir(t, a) : load_file(t));
+    WEIR_TRY(weir_sequences_cut(&t->q, need, (int64_t)t->words.count, facts));
+    memcpy(facts->unknown, t->unknown, sizeof facts->unknown);
+    return WEIR_OK;
+}
+
+/* Numbers alone would not tell a text from one in which a word was renamed everywhere. */
+static uint64_t hash(const void *self, weir_part part)
+{
+    uint64_t tokens = weir_sequences_hash(self, part);
+
+    return part == WEIR_TRAIN ? weir_words_hash(&((const text *)self)->words, tokens) : tokens;
+}
+
+static void close_text(void *self)
+{
+    weir_words_free(&((text *)self)->words);
+    weir_sequences_close(self);
 }
 
 static const weir_opt options[] = {
@@ -161,5 +190,6 @@ const weir_data weir_data_text = {
     .plug = {"text", "plain text by words or characters", sizeof(text), options},
     .open = open_text,
     .get = weir_sequences_get,
-    .close = weir_sequences_close,
+    .hash = hash,
+    .close = close_text,
 };

@@ -118,5 +118,6 @@ const weir_data weir_data_tokens = {
     .plug = {"tokens", "tokens in llm.c's or nanoGPT's files", sizeof(tokens), options},
     .open = open_tokens,
     .get = weir_sequences_get,
+    .hash = weir_sequences_hash,
     .close = weir_sequences_close,
 };

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FIRST_SLOTS = 1024, MOST_WORDS = 100000000 };
-static const char line_end[] = "<eos>", unknown[] = "<unk>";
+enum { FIRST_SLOTS = 1024, FIRST_TEXT = 4096, MOST_WORDS = 100000000 };
+static const char line_end[] = "<eos>";
 
 /* ---- reading ---- */
 
@@ -91,40 +91,62 @@ void weir_words_free(weir_words *w)
 {
     free(w->word);
     free(w->slot);
+    free(w->text);
     *w = (weir_words){0};
 }
 
 /* Where the word is, or where it would be. */
-static int32_t *find_slot(const weir_words *w, const char *at, size_t n)
+static int32_t *find_slot(const weir_words *w, const char *word, size_t n)
 {
-    size_t i = (size_t)weir_hash(at, n, 0) & (w->slots - 1);
+    size_t i = (size_t)weir_hash(word, n, 0) & (w->slots - 1);
 
-    while (w->slot[i] &&
-           (w->word[w->slot[i] - 1].n != n || memcmp(w->word[w->slot[i] - 1].at, at, n)))
-        i = (i + 1) & (w->slots - 1);
+    for (; w->slot[i]; i = (i + 1) & (w->slots - 1)) {
+        const struct weir_word *known = &w->word[w->slot[i] - 1];
+        if (known->n == n && !memcmp(w->text + known->at, word, n))
+            break;
+    }
     return &w->slot[i];
 }
 
 /* Room for one more: both tables double, and every word is put in its new place. */
 static weir_err grow(weir_words *w)
 {
-    weir_words made = {.count = w->count, .slots = w->slots ? 2 * w->slots : FIRST_SLOTS};
+    size_t slots = w->slots ? 2 * w->slots : FIRST_SLOTS;
+    void *word;
+    int32_t *slot;
 
     if (w->count < w->slots / 2)
         return WEIR_OK;
-    made.slot = calloc(made.slots, sizeof *made.slot);
-    made.word = calloc(made.slots / 2, sizeof *made.word);
-    if (!made.slot || !made.word) {
-        weir_words_free(&made);
-        return weir_fail_nomem(made.slots * (sizeof *w->slot + sizeof *w->word));
+    if (!(word = reallocarray(w->word, slots / 2, sizeof *w->word)))
+        return weir_fail_nomem(slots / 2 * sizeof *w->word);
+    w->word = word;
+    if (!(slot = calloc(slots, sizeof *slot)))
+        return weir_fail_nomem(slots * sizeof *slot);
+    free(w->slot);
+    w->slot = slot;
+    w->slots = slots;
+    for (size_t i = 0; i < w->count; i++)
+        *find_slot(w, w->text + w->word[i].at, w->word[i].n) = (int32_t)i + 1;
+    return WEIR_OK;
+}
+
+/* A copy of the word behind the others. */
+static weir_err keep(weir_words *w, const char *word, size_t n)
+{
+    size_t room = w->room ? w->room : FIRST_TEXT;
+    char *text;
+
+    while (room - w->used < n)
+        room *= 2;
+    if (room > w->room) {
+        if (!(text = realloc(w->text, room)))
+            return weir_fail_nomem(room);
+        w->text = text;
+        w->room = room;
     }
-    for (size_t i = 0; i < w->count; i++) {
-        made.word[i].at = w->word[i].at;
-        made.word[i].n = w->word[i].n;
-        *find_slot(&made, w->word[i].at, w->word[i].n) = (int32_t)i + 1;
-    }
-    weir_words_free(w);
-    *w = made;
+    memcpy(w->text + w->used, word, n);
+    w->word[w->count] = (struct weir_word){w->used, n};
+    w->used += n;
     return WEIR_OK;
 }
 
@@ -137,26 +159,24 @@ weir_err weir_words_add(weir_words *w, const char *word, size_t n, uint32_t *num
     if (!*slot) {
         if (w->count == MOST_WORDS)
             return weir_fail(WEIR_INVALID, "the text has more than %d different words", MOST_WORDS);
-        w->word[w->count].at = word;
-        w->word[w->count].n = n;
+        WEIR_TRY(keep(w, word, n));
         *slot = (int32_t)++w->count;
     }
     *number = (uint32_t)*slot - 1;
     return WEIR_OK;
 }
 
-weir_err weir_words_find(const weir_words *w, const weir_reader *r, uint32_t *number)
+bool weir_words_find(const weir_words *w, const char *word, size_t n, uint32_t *number)
 {
-    int32_t slot = w->slots ? *find_slot(w, r->unit, r->n) : 0;
+    int32_t slot = w->slots ? *find_slot(w, word, n) : 0;
 
-    if (!slot && w->slots)
-        slot = *find_slot(w, unknown, sizeof unknown - 1);
-    if (!slot)
-        return weir_fail(
-            WEIR_INVALID,
-            "%s: line %llu: the %s '%.*s' is not in the training text, and neither is %s", r->name,
-            (unsigned long long)r->line, r->kind == WEIR_UNIT_WORD ? "word" : "character",
-            r->n > 200 ? 200 : (int)r->n, r->unit, unknown);
-    *number = (uint32_t)slot - 1;
-    return WEIR_OK;
+    if (slot)
+        *number = (uint32_t)slot - 1;
+    return slot;
+}
+
+uint64_t weir_words_hash(const weir_words *w, uint64_t seed)
+{
+    seed = weir_hash(w->text, w->used, seed);
+    return weir_hash(w->word, w->count * sizeof *w->word, seed);
 }

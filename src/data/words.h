@@ -22,19 +22,22 @@ weir_reader weir_reader_at(const char *name, const char *text, size_t n, weir_un
 bool weir_reader_next(weir_reader *);    /* false: there is no more */
 uint64_t weir_reader_count(weir_reader); /* units from here to the end */
 
-/* A vocabulary. It points into the texts it learnt from. */
+/* A vocabulary: words in the order of their numbers, and copies of them. All 0 is an empty one. */
 typedef struct weir_words {
-    struct {
-        const char *at;
-        size_t n;
+    struct weir_word {
+        size_t at, n; /* bytes of `text` */
     } * word;
-    int32_t *slot; /* hash table of numbers + 1 */
+    char *text;
+    size_t used, room; /* bytes of it */
+    int32_t *slot;     /* hash table of numbers + 1 */
     size_t count, slots;
 } weir_words;
+/* What a unit becomes that a vocabulary does not know. */
+#define WEIR_WORDS_UNKNOWN "<unk>"
 void weir_words_free(weir_words *);
 /* new or known */
 weir_err weir_words_add(weir_words *, const char *word, size_t n, uint32_t *number);
-/* The number of the reader's unit; where it is unknown that of <unk>, or WEIR_INVALID with file,
- * line and word. */
-weir_err weir_words_find(const weir_words *, const weir_reader *, uint32_t *number);
+bool weir_words_find(const weir_words *, const char *word, size_t n, uint32_t *number);
+/* Of all words and their numbers. */
+uint64_t weir_words_hash(const weir_words *, uint64_t seed);
 #endif

@@ -1,5 +1,5 @@
-/* agree.c - settings and parameters compared over the ranks: hashes first, and the whole only where
- * they differ. */
+/* agree.c - settings, contents and parameters compared over the ranks: hashes first, and the whole
+ * only where they differ. */
 #include "train/agree.h"
 #include "core/hash.h"
 #include <stdio.h>
@@ -109,6 +109,19 @@ static int first_other(const uint64_t *x, int n)
     return 0;
 }
 
+/* Whom most others do not hold with; of two, nobody can say. */
+static int odd_one(const uint64_t *x, int n)
+{
+    for (int i = 0; i < n; i++) {
+        int same = 0;
+        for (int k = 0; k < n; k++)
+            same += x[k] == x[i];
+        if (2 * same < n)
+            return i;
+    }
+    return -1;
+}
+
 /* Word that a rank leaves with an error may overtake what it sent before: so nobody leaves until
  * all have what they need to say the same. How the barrier itself ends says nothing. */
 static void wait_for_all(weir_coll_use *coll, weir_group *g) { (void)!weir_barrier(coll, g); }
@@ -140,6 +153,49 @@ weir_err weir_agree_settings(weir_group *g, const weir_settings *set, const char
     return name_difference(mine, other, rank);
 }
 
+/* ---- contents ---- */
+
+static weir_err name_content(const char *name, const uint64_t *hash, int p)
+{
+    static const char cure[] = "copy the files from one machine to the others";
+    int odd = odd_one(hash, p);
+
+    if (odd < 0)
+        return weir_fail(WEIR_MISFIT,
+                         "the ranks do not run the same thing: the %s of rank 0 and that of rank "
+                         "%d differ in content; %s",
+                         name, first_other(hash, p), cure);
+    return weir_fail(WEIR_MISFIT,
+                     "the ranks do not run the same thing: the %s of rank %d differs in content "
+                     "from that of the other ranks; %s",
+                     name, odd, cure);
+}
+
+weir_err weir_agree_contents(weir_group *g, const weir_content *content, int n, weir_arena *arena)
+{
+    size_t p = (size_t)g->size, each = (size_t)n * sizeof(uint64_t);
+    uint64_t *all = WEIR_NEW(arena, uint64_t, p * (size_t)n), *one = WEIR_NEW(arena, uint64_t, p);
+    size_t *off = WEIR_NEW(arena, size_t, 2 * p);
+    weir_coll_use ring;
+
+    if (!all || !one || !off)
+        return weir_fail_nomem(p * (each + 3 * sizeof *off));
+    WEIR_TRY(weir_coll_open("ring", g, arena, &ring));
+    for (int i = 0; i < n; i++)
+        all[g->me * n + i] = content[i].hash;
+    places(off, off + p, g->size, each);
+    WEIR_TRY(weir_allgather(&ring, g, all, off, off + p));
+    for (int i = 0; i < n; i++) {
+        for (size_t rank = 0; rank < p; rank++)
+            one[rank] = all[rank * (size_t)n + (size_t)i];
+        if (!first_other(one, g->size))
+            continue;
+        wait_for_all(&ring, g);
+        return name_content(content[i].name, one, g->size);
+    }
+    return WEIR_OK;
+}
+
 /* ---- parameters ---- */
 
 weir_err weir_replica_open(weir_replica *r, weir_arena *arena)
@@ -152,19 +208,6 @@ weir_err weir_replica_open(weir_replica *r, weir_arena *arena)
     r->len = WEIR_NEW(arena, size_t, p);
     return r->hash && r->all && r->off && r->len ? WEIR_OK
                                                  : weir_fail_nomem((n + 3 * p) * sizeof *r->hash);
-}
-
-/* Whom most others do not hold with; of two, nobody can say. */
-static int odd_one(const uint64_t *x, int n)
-{
-    for (int i = 0; i < n; i++) {
-        int same = 0;
-        for (int k = 0; k < n; k++)
-            same += x[k] == x[i];
-        if (2 * same < n)
-            return i;
-    }
-    return -1;
 }
 
 /* Tensor by tensor: rare, and the last thing that this run does. */

@@ -35,6 +35,7 @@ weir_err weir_report_start(weir_journal *j, const weir_trainer *t)
 {
     const weir_settings *s = t->set;
     weir_json *e = weir_journal_event(j, "start");
+    uint64_t unknown = t->data.facts.unknown[WEIR_TEST];
 
     if (t->step)
         weir_journal_say(j, "resumed from %s at step %llu", s->resume, (unsigned long long)t->step);
@@ -45,6 +46,9 @@ weir_err weir_report_start(weir_journal *j, const weir_trainer *t)
                      t->all.size > 1 ? "s" : "", t->threads, t->threads > 1 ? "s" : "",
                      (long long)s->batch, s->exchange, s->codec, t->coll.coll->plug.name,
                      weir_net_name(t->net));
+    if (unknown)
+        weir_journal_say(j, "%llu tokens of the test part are not in the training part: <unk>",
+                         (unsigned long long)unknown);
     if (!e)
         return WEIR_OK;
     weir_json_put_text(e, "version", WEIR_VERSION);
@@ -62,6 +66,8 @@ weir_err weir_report_start(weir_journal *j, const weir_trainer *t)
     weir_json_put_text(e, "rank_source", t->place->source);
     weir_json_put_text(e, "isa", weir_vec_best()->isa);
     weir_json_put_int(e, "step", (int64_t)t->step);
+    if (t->data.facts.tokens_in)
+        weir_json_put_int(e, "unknown", (int64_t)unknown);
     return weir_journal_write(j, e);
 }
 

@@ -2,7 +2,9 @@
 #include "coll/flight.h"
 #include "core/hash.h"
 #include "nn/share.h"
+#include "nn/zoo.h"
 #include "train/trainer.h"
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -270,16 +272,50 @@ static weir_err open_exchange(weir_trainer *t)
     return t->exchange->init(t->exchanger, &env);
 }
 
+/* ---- do all ranks run the same thing? ---- */
+
+enum { CONTENTS = 3 };
+typedef struct agreeing {
+    weir_trainer *t;
+    weir_content content[CONTENTS];
+} agreeing;
+
 /* Before anything collective is tried with settings that may differ. */
-static weir_err agree_job(void *trainer)
+static weir_err agree_job(void *arg)
 {
-    weir_trainer *t = trainer;
+    agreeing *a = arg;
+    weir_trainer *t = a->t;
     char more[200];
 
     snprintf(more, sizeof more, "training-samples %llu\ntest-samples %llu\nclasses %lld\n",
              (unsigned long long)t->data.facts.count[WEIR_TRAIN],
              (unsigned long long)t->data.facts.count[WEIR_TEST], (long long)t->data.facts.classes);
-    return weir_agree_settings(&t->all, t->set, more, t->arena);
+    WEIR_TRY(weir_agree_settings(&t->all, t->set, more, t->arena));
+    return weir_agree_contents(&t->all, a->content, CONTENTS, t->arena);
+}
+
+static weir_err hash_model(const weir_trainer *t, uint64_t *hash)
+{
+    weir_zoo_spec spec;
+    char *text;
+    size_t n;
+
+    WEIR_TRY(weir_zoo_find(t->set->model, t->arena, &spec));
+    WEIR_TRY(weir_zoo_read(&spec, &text, &n));
+    *hash = weir_hash(text, n, 0);
+    free(text);
+    return WEIR_OK;
+}
+
+/* Hashes are taken here and not on the comm task, which has signs of life to give. */
+static weir_err agree(weir_trainer *t)
+{
+    agreeing a = {t, {{.name = "model file"}, {.name = "training part"}, {.name = "test part"}}};
+
+    WEIR_TRY(hash_model(t, &a.content[0].hash));
+    a.content[1].hash = weir_data_hash(&t->data, WEIR_TRAIN);
+    a.content[2].hash = weir_data_hash(&t->data, WEIR_TEST);
+    return weir_comm_call(t->comm, agree_job, &a);
 }
 
 static weir_err open_replica(weir_trainer *t)
@@ -302,7 +338,7 @@ weir_err weir_trainer_open(weir_trainer *t)
         return weir_fail_nomem(sizeof *t->all.flight);
     WEIR_TRY(open_data(t));
     if (t->all.size > 1 && !weir_net_simulated(t->net))
-        WEIR_TRY(weir_comm_call(t->comm, agree_job, t));
+        WEIR_TRY(agree(t));
     WEIR_TRY(weir_coll_open(t->set->coll, &t->all, t->arena, &t->coll));
     WEIR_TRY(open_model(t));
     WEIR_TRY(open_profile(t));

@@ -12,7 +12,8 @@ static void learn(weir_reader r, weir_words *words)
     for (; weir_reader_next(&r); units--) {
         check(r.n > 0);
         check(!weir_words_add(words, r.unit, r.n, &number) && number < words->count);
-        check(words->word[number].n == r.n && !memcmp(words->word[number].at, r.unit, r.n));
+        check(words->word[number].n == r.n);
+        check(!memcmp(words->text + words->word[number].at, r.unit, r.n));
     }
     check(units == 0);
 }
@@ -24,7 +25,7 @@ static void apply(weir_reader r, const weir_words *words, bool known)
 
     for (; weir_reader_next(&r); line = r.line) {
         check(r.line >= line);
-        if (!weir_words_find(words, &r, &number))
+        if (weir_words_find(words, r.unit, r.n, &number))
             check(number < words->count);
         else
             check(!known);
