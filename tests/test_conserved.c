@@ -140,6 +140,61 @@ static void changing(void **state)
     check_changing("auto:among=[onebit+strom:tau=4],try=1", "sgd", "allreduce", 1e-3);
 }
 
+/* More leave than stay: those who stay take from several, one after the other. */
+static weir_err leaving_rank(weir_net *net, void *arg)
+{
+    static const int stay[] = {4, 1}, all[] = {0, 1, 2, 3, 4, 5};
+    held_job *j = arg;
+    weir_arena *a = weir_arena_new();
+    held_model *m = WEIR_NEW(a, held_model, 1);
+    int me = weir_net_rank(net);
+    weir_err err = weir_group_make(net, 0, all, HELD_RANKS, a, &m->g);
+
+    if (!err)
+        err = weir_coll_open("ring", &m->g, a, &m->coll);
+    if (!err)
+        err = held_open(m, j, a);
+    for (uint64_t step = 0; step < 2 && !err; step++)
+        err = held_step(m, j, me, 0, step);
+    if (!err) {
+        held_add(m, j->before[0], j->before[1]);
+        err = held_exchange->hand_over(m->self, stay, 2);
+    }
+    if (!err) {
+        double *mine = WEIR_NEW(a, double, 2 * HELD_N);
+        held_add(m, j->after[0], j->after[1]);
+        held_add(m, mine, mine + HELD_N);
+        for (int i = 0; i < 2 * HELD_N; i++)
+            j->idle += me != 4 && me != 1 ? fabs(mine[i]) : 0;
+    }
+    weir_arena_free(a);
+    return err;
+}
+
+static void most_leave(void **state)
+{
+    static const char *const codec[] = {"strom:tau=4", "onebit"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof codec / sizeof *codec; i++) {
+        held_job *j = calloc(1, sizeof *j);
+        ranks r = {.net = "sim:nodes=6", .size = HELD_RANKS, .fn = leaving_rank, .arg = j};
+        double held = 0;
+        *j = (held_job){.codec = codec[i],
+                        .optim = "sgd:momentum=0.5",
+                        .exchange = "allreduce",
+                        .split = 1};
+        ranks_all_ok(&r);
+        for (int k = 0; k < HELD_N; k++) {
+            assert_float_equal(j->before[0][k], j->after[0][k], 1e-3);
+            assert_float_equal(j->before[1][k], j->after[1][k], 1e-3);
+            held += fabs(j->before[0][k]);
+        }
+        assert_true(held > 0 && j->idle == 0);
+        free(j);
+    }
+}
+
 /* ---- saved, and taken up by others ---- */
 
 /* A checkpoint as docs/WIRE.md has it: what each worker has of its own stands one worker behind the
@@ -293,7 +348,8 @@ static void saved(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(changing), cmocka_unit_test(saved)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(changing), cmocka_unit_test(most_leave),
+                                       cmocka_unit_test(saved)};
 
     if (argc > 1)
         cmocka_set_test_filter(argv[1]);

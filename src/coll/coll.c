@@ -1,5 +1,6 @@
 /* coll.c - the table, opening, and the verbs: a group of one has nothing to do. */
 #include "coll/coll.h"
+#include "coll/direct.h"
 #include "coll/flight.h"
 #include "core/log.h"
 
@@ -100,6 +101,25 @@ weir_err weir_broadcast(weir_coll_use *use, weir_group *group, int root, void *b
                            group->size > 1
                                ? use->coll->broadcast(use->self, group, root, buf, bytes)
                                : WEIR_OK);
+}
+
+weir_err weir_alltoall(weir_coll_use *use, weir_group *group, const weir_pieces *out,
+                       const weir_pieces *in)
+{
+    size_t bytes = 0;
+
+    for (int i = 0; i < group->size; i++)
+        bytes += out->len[i];
+    weir_leg *leg = begin(use, group, "all-to-all", bytes);
+    return weir_flight_end(group, leg, weir_direct_alltoall(group, out, in));
+}
+
+weir_err weir_gather(weir_coll_use *use, weir_group *group, int root, const weir_pieces *x)
+{
+    weir_leg *leg = begin(use, group, "gather", x->len[group->me]);
+
+    return weir_flight_end(group, leg,
+                           group->size > 1 ? weir_direct_gather(group, root, x) : WEIR_OK);
 }
 
 weir_err weir_barrier(weir_coll_use *use, weir_group *group)

@@ -6,7 +6,8 @@
  * error, have cancelled what they started. Any group size, any length, zero included; a group of
  * one never reaches a descriptor. One collective at a time on one weir_coll_use. In a dry net
  * (weir_net_dry) sizes travel, nothing is touched, and buffers may be NULL. Members whose lengths
- * differ get WEIR_MISFIT where a message shows it.
+ * differ get WEIR_MISFIT where a message shows it. Nobody above coll/ numbers messages of a group:
+ * what goes between its members goes by one of these verbs.
  *
  * What an all-reduce of N bytes costs one of p members, in messages and bytes sent, if segments are
  * long enough for one to carry all (as many come in). q is the largest power of two up to p, r = p
@@ -30,12 +31,20 @@
  * at most 3 messages more) or, where nothing shorter has as few steps, the whole; its sums have the
  * same bits. An all-gather of what lies in a row takes ring p - 1 messages, the others ceil(lg p)
  * (twice that where p is no power of two), each (p - 1)/p of the whole if the pieces are equal. A
- * broadcast goes down the ring, or a binary tree. */
+ * broadcast goes down the ring, or a binary tree. An all-to-all and a gather send every piece
+ * straight to its member: one message each, none of nothing. */
 #ifndef WEIR_COLL_COLL_H
 #define WEIR_COLL_COLL_H
 #include "core/bucket.h"
 #include "core/state.h"
 #include "net/net.h"
+
+/* One piece of a buffer for each member: member i's begins off[i] bytes behind buf and is len[i]
+ * long. */
+typedef struct weir_pieces {
+    void *buf;
+    const size_t *off, *len;
+} weir_pieces;
 
 typedef struct weir_coll {
     weir_plug plug;
@@ -107,6 +116,16 @@ weir_err weir_reduce_scatter(weir_coll_use *, weir_group *, void *buf, size_t un
 weir_err weir_allgather(weir_coll_use *, weir_group *, void *all, const size_t *off,
                         const size_t *len);
 weir_err weir_broadcast(weir_coll_use *, weir_group *, int root, void *buf, size_t bytes);
+/* Piece i of `out` reaches member i; what member i has for this one lands in piece i of `in`, one's
+ * own among them. The two do not overlap. How long a piece is its sender and its receiver know, and
+ * nobody else need. A piece of nothing takes no message: if the other one thinks it is something,
+ * only a deadline tells. */
+weir_err weir_alltoall(weir_coll_use *, weir_group *, const weir_pieces *out,
+                       const weir_pieces *in);
+/* Every member's piece reaches `root`, and lies at its place there; the root's own is there
+ * already. Who is not the root needs, and says, the place and length of its own piece alone. A
+ * piece of nothing takes no message. */
+weir_err weir_gather(weir_coll_use *, weir_group *, int root, const weir_pieces *);
 weir_err weir_barrier(weir_coll_use *, weir_group *);
 
 #define X(name) extern const weir_coll weir_coll_##name;

@@ -63,7 +63,7 @@ static weir_err gather_round(const gathering *g)
     return WEIR_OK;
 }
 
-weir_err weir_gather(weir_talk *t, const size_t *off, const size_t *len)
+static weir_err gather(weir_talk *t, const size_t *off, const size_t *len)
 {
     gathering g = {t, off, len};
 
@@ -74,13 +74,13 @@ weir_err weir_talk_allgather(void *self, weir_group *group, void *all, const siz
                              const size_t *len)
 {
     weir_talk_begin(self, group, all, 0, NULL);
-    return weir_talk_end(self, weir_gather(self, off, len));
+    return weir_talk_end(self, gather(self, off, len));
 }
 
 /* ---- broadcast ---- */
 
 /* Counted from the root, member v hears v's parent (v - 1) / 2 and tells 2 v + 1 and 2 v + 2. */
-weir_err weir_spread(weir_talk *t, int root)
+static weir_err spread(weir_talk *t, int root)
 {
     int p = t->group->size, v = (t->group->me - root + p) % p, tells = 0;
     weir_leg leg = {.member = v ? ((v - 1) / 2 + root) % p : -1, .bytes = t->units};
@@ -103,5 +103,5 @@ weir_err weir_spread(weir_talk *t, int root)
 weir_err weir_talk_broadcast(void *self, weir_group *group, int root, void *buf, size_t bytes)
 {
     weir_talk_begin(self, group, buf, bytes, NULL);
-    return weir_talk_end(self, weir_spread(self, root));
+    return weir_talk_end(self, spread(self, root));
 }

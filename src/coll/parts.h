@@ -1,5 +1,5 @@
-/* parts.h - inside coll/: pieces that several collectives share, each between weir_talk_begin and
- * weir_talk_end. All [block]. */
+/* parts.h - inside coll/: pieces that several collectives share; those that take a talk stand
+ * between weir_talk_begin and weir_talk_end. All [block]. */
 #ifndef WEIR_COLL_PARTS_H
 #define WEIR_COLL_PARTS_H
 #include "coll/talk.h"
@@ -31,14 +31,11 @@ weir_err weir_unhalve(weir_talk *, const weir_halves *);
 weir_err weir_deal(weir_talk *, const weir_halves *);
 void weir_halves_piece(const weir_talk *, const weir_halves *, int id, size_t *at, size_t *bytes);
 
-/* All-gather in ceil(lg p) steps, each twice as long as the one before: with partners me ^ 2^k
- * where p is a power of two, else round the ring by 2^k; in memory order the second may need two
- * messages a step. Pieces that do not lie one behind the other: round the ring in p - 1 steps. */
-weir_err weir_gather(weir_talk *, const size_t *off, const size_t *len);
-/* Broadcast down a binary tree, pipelined. */
-weir_err weir_spread(weir_talk *, int root);
-
-/* The verbs made of them, for descriptors whose state begins with a weir_talk. */
+/* All-gather and broadcast, for descriptors whose state begins with a weir_talk. All-gather takes
+ * ceil(lg p) steps, each twice as long as the one before: with partners me ^ 2^k where p is a power
+ * of two, else round the ring by 2^k; in memory order the second may need two messages a step.
+ * Pieces that do not lie one behind the other: round the ring in p - 1 steps. Broadcast goes down a
+ * binary tree, pipelined. */
 weir_err weir_talk_allgather(void *self, weir_group *, void *all, const size_t *off,
                              const size_t *len);
 weir_err weir_talk_broadcast(void *self, weir_group *, int root, void *buf, size_t bytes);

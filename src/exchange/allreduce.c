@@ -1,6 +1,7 @@
 /* allreduce.c - everybody sums the gradient, everybody steps: synchronous SGD. */
 #include "core/log.h"
 #include "exchange/choose.h"
+#include "exchange/hand.h"
 #include "exchange/hier.h"
 #include "exchange/parts.h"
 #include <math.h>
@@ -163,9 +164,7 @@ static const weir_choice *choice(void *self, bool *trying)
 
 static weir_err hand_over(void *self, const int *stay, int count)
 {
-    const weir_exchange_env *env = &((allreduce *)self)->env;
-
-    return weir_lanes_hand(env->lane, env->lanes, env->same, stay, count);
+    return weir_hand_over(&((allreduce *)self)->env, stay, count);
 }
 
 static weir_err regroup(void *self, const weir_exchange_env *env) { return init(self, env); }

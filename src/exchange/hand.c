@@ -1,6 +1,6 @@
-/* hand.c - what is held back changes hands: nothing of it is lost, whoever comes or goes. */
+/* hand.c - see hand.h. */
+#include "exchange/hand.h"
 #include "core/vec.h"
-#include "exchange/lane.h"
 #include <string.h>
 
 /* ---- to the first of a group ---- */
@@ -24,7 +24,7 @@ static weir_err collect(weir_pair *p, size_t n, weir_coll_use *coll, weir_group 
     return WEIR_OK;
 }
 
-weir_err weir_lane_collect(weir_lane *l, weir_coll_use *coll, weir_group *g)
+weir_err weir_hand_collect(weir_lane *l, weir_coll_use *coll, weir_group *g)
 {
     WEIR_TRY(collect(&l->held, l->bucket->n, coll, g));
     l->stray = true;
@@ -41,63 +41,126 @@ static bool among(int rank, const int *ranks, int count)
     return false;
 }
 
-static weir_err give(weir_pair *p, size_t n, weir_group *g, int to, uint64_t tag)
+/* Who leaves and who stays, as this member sees it: in each round everybody gives to one, or takes
+ * from one, at most. */
+typedef struct passing {
+    const weir_exchange_env *env;
+    const int *stay;
+    int count, leavers;
+    int number;                 /* this one is the so-many-th of those who leave; -1: it stays */
+    int to, from;               /* places in the group, in this round; -1: nobody */
+    size_t *nowhere, *out, *in; /* by member: 0; lengths */
+} passing;
+
+static int place_of(const weir_group *g, int rank)
 {
-    if (!p->now)
+    int i = 0;
+
+    while (i < g->size && g->member[i] != rank)
+        i++;
+    return i < g->size ? i : -1;
+}
+
+/* The place of the so-many-th of those who leave; -1: there are fewer. */
+static int leaver(const passing *p, int number)
+{
+    const weir_group *g = p->env->same;
+
+    for (int i = 0; i < g->size; i++)
+        if (!among(g->member[i], p->stay, p->count) && !number--)
+            return i;
+    return -1;
+}
+
+static void find_leavers(passing *p)
+{
+    const weir_group *g = p->env->same;
+
+    p->number = -1;
+    for (int i = 0; i < g->size; i++) {
+        if (among(g->member[i], p->stay, p->count))
+            continue;
+        if (i == g->me)
+            p->number = p->leavers;
+        p->leavers++;
+    }
+}
+
+/* Those who leave are dealt out in turn, each to the next of those who stay. */
+static void find_partner(passing *p, int round)
+{
+    const weir_group *g = p->env->same;
+    int first = round * p->count, mine = p->number - first;
+
+    p->to = p->from = -1;
+    if (p->number >= 0 && mine >= 0 && mine < p->count)
+        p->to = place_of(g, p->stay[mine]);
+    for (int i = 0; i < p->count && p->number < 0; i++)
+        if (p->stay[i] == g->member[g->me])
+            p->from = leaver(p, first + i);
+}
+
+static weir_err pass(passing *p, weir_pair *pair, size_t n)
+{
+    weir_group *g = p->env->same;
+
+    if (!pair->now) /* with one of them, with all */
         return WEIR_OK;
-    WEIR_TRY(weir_net_send_wait(g->net, to, tag, p->now, n * sizeof(float)));
-    memset(p->now, 0, n * sizeof(float));
+    for (int i = 0; i < g->size; i++) {
+        p->out[i] = i == p->to ? n * sizeof(float) : 0;
+        p->in[i] = i == p->from ? n * sizeof(float) : 0;
+    }
+    WEIR_TRY(weir_alltoall(p->env->coll, g, &(weir_pieces){pair->now, p->nowhere, p->out},
+                           &(weir_pieces){pair->next, p->nowhere, p->in}));
+    if (p->to >= 0)
+        memset(pair->now, 0, n * sizeof(float));
+    if (p->from >= 0)
+        weir_vec_best()->add(pair->now, pair->next, n);
     return WEIR_OK;
 }
 
-static weir_err take(weir_pair *p, size_t n, weir_group *g, int from, uint64_t tag)
+static weir_err pass_all(passing *p)
 {
-    size_t len;
+    const weir_exchange_env *env = p->env;
 
-    if (!p->now)
-        return WEIR_OK;
-    WEIR_TRY(weir_net_recv_wait(g->net, from, tag, p->next, n * sizeof(float), &len));
-    if (len != n * sizeof(float))
-        return weir_fail(WEIR_MISFIT,
-                         "rank %d hands over %zu bytes that it held back, where %zu were expected",
-                         from, len, n * sizeof(float));
-    weir_vec_best()->add(p->now, p->next, n);
-    return WEIR_OK;
-}
-
-/* All lanes of one who leaves, to one who stays; the rest look on. */
-static weir_err hand(weir_lane *lane, int lanes, weir_group *g, int from, int to, uint32_t turn)
-{
-    int me = g->member[g->me];
-
-    for (int i = 0; i < lanes; i++) {
-        weir_lane *l = &lane[i];
-        uint64_t tag = weir_tag(WEIR_CHANNEL_COLL, turn, (uint32_t)(2 * i));
-        if (me == from) {
+    for (weir_lane *l = env->lane; l < env->lane + env->lanes; l++) {
+        if (p->to >= 0)
             weir_stripes_drop(l);
-            WEIR_TRY(give(&l->held, l->bucket->n, g, to, tag));
-            WEIR_TRY(give(&l->speed, l->bucket->n, g, to, tag + 1));
-        } else if (me == to) {
-            WEIR_TRY(take(&l->held, l->bucket->n, g, from, tag));
-            WEIR_TRY(take(&l->speed, l->bucket->n, g, from, tag + 1));
-            l->stray = true;
-        }
+        WEIR_TRY(pass(p, &l->held, l->bucket->n));
+        WEIR_TRY(pass(p, &l->speed, l->bucket->n));
+        l->stray |= p->from >= 0;
     }
     return WEIR_OK;
 }
 
-weir_err weir_lanes_hand(weir_lane *lane, int lanes, weir_group *g, const int *stay, int count)
+static weir_err pass_in_rounds(passing *p, weir_arena *arena)
 {
-    int next = 0;
+    size_t members = (size_t)p->env->same->size;
+    weir_err err = WEIR_OK;
+
+    if (!(p->nowhere = WEIR_NEW(arena, size_t, 3 * members)))
+        return weir_fail_nomem(3 * members * sizeof(size_t));
+    p->out = p->nowhere + members;
+    p->in = p->out + members;
+    for (int round = 0; round * p->count < p->leavers && !err; round++) {
+        find_partner(p, round);
+        err = pass_all(p);
+    }
+    return err;
+}
+
+weir_err weir_hand_over(const weir_exchange_env *env, const int *stay, int count)
+{
+    passing p = {.env = env, .stay = stay, .count = count};
+    weir_arena *arena;
+    weir_err err;
 
     if (!count)
         return weir_fail(WEIR_USAGE, "nobody stays to take over what is held back");
-    for (int i = 0; i < g->size; i++) {
-        uint32_t turn;
-        if (among(g->member[i], stay, count))
-            continue;
-        turn = weir_coll_turn(g);
-        WEIR_TRY(hand(lane, lanes, g, g->member[i], stay[next++ % count], turn));
-    }
-    return WEIR_OK;
+    find_leavers(&p);
+    if (!(arena = weir_arena_new()))
+        return weir_fail_nomem(0);
+    err = pass_in_rounds(&p, arena);
+    weir_arena_free(arena);
+    return err;
 }

@@ -1,5 +1,6 @@
 /* hier.c - see hier.h. */
 #include "exchange/hier.h"
+#include "exchange/hand.h"
 
 /* ---- opening ---- */
 
@@ -42,7 +43,7 @@ weir_err weir_hier_in(weir_hier *h, weir_lane *l)
     double begun = weir_net_now(h->inner->net);
 
     if (!h->settled)
-        WEIR_TRY(weir_lane_collect(l, h->in, h->inner));
+        WEIR_TRY(weir_hand_collect(l, h->in, h->inner));
     WEIR_TRY(
         weir_allreduce(h->in, h->inner, l->bucket->grad, l->bucket->n + l->notes, &weir_sum_f32));
     l->wire_s += weir_net_now(h->inner->net) - begun;

@@ -139,14 +139,6 @@ weir_err weir_pair_make(weir_pair *, const float *grad, size_t n, weir_arena *);
 /* what is fresh counts */
 void weir_pair_turn(weir_pair *);
 
-/* What is held back here, and momentum, on all members of a group, becomes its first one's.
- * [blocks] */
-weir_err weir_lane_collect(weir_lane *, weir_coll_use *, weir_group *);
-/* A group is going to change, and all of its members are there: each calls it with the ranks that
- * stay, in an order that is the same on all. What those who leave hold back, also as owners of
- * stripes, and their momentum, is divided among those: what was sent and what is held back come to
- * the same sum. [blocks] */
-weir_err weir_lanes_hand(weir_lane *, int lanes, weir_group *, const int *stay, int count);
 /* Adds to it what is held back in this lane. */
 typedef struct weir_backlog {
     double sumsq; /* the square of its norm, as a gradient */

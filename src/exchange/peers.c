@@ -24,6 +24,7 @@
  * written. An error ends it: what was sent cannot be called back. */
 #include "core/vec.h"
 #include "exchange/equal.h"
+#include "exchange/hand.h"
 #include "exchange/letter.h"
 #include "exchange/parts.h"
 #include <math.h>
@@ -362,7 +363,7 @@ static weir_err hand_over(void *self, const int *stay, int count)
     /* on all, before anybody of the next group sends: what is posted here for steps to come would
      * take it */
     weir_post_close(x->post);
-    WEIR_TRY(weir_lanes_hand(x->env.lane, x->env.lanes, x->env.same, stay, count));
+    WEIR_TRY(weir_hand_over(&x->env, stay, count));
     return weir_barrier(x->env.coll, x->env.same);
 }
 

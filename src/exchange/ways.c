@@ -13,11 +13,11 @@
 
 struct weir_ways {
     uint64_t seed;
-    char *mine;        /* this rank's message, or its messages of all stripes */
-    char *all;         /* everybody's */
-    size_t *off, *len; /* by member */
-    uint64_t *told;    /* lengths on their way */
-    weir_op *op;       /* two a member */
+    char *mine;                  /* this rank's message, or its messages of all stripes */
+    char *all;                   /* everybody's */
+    size_t *off, *len;           /* by member */
+    size_t *slot_off, *slot_len; /* by member: what comes in of a stripe */
+    uint64_t *told;              /* lengths on their way */
     float *tile;
 };
 
@@ -75,13 +75,14 @@ weir_err weir_ways_make(weir_lane *lane, int lanes, const weir_group *g, uint64_
         mine = all = 0;
     w->mine = mine ? weir_alloc(arena, mine) : NULL;
     w->all = all ? weir_alloc(arena, all) : NULL;
-    w->off = WEIR_NEW(arena, size_t, 2 * p);
+    w->off = WEIR_NEW(arena, size_t, 4 * p);
     w->told = WEIR_NEW(arena, uint64_t, p);
-    w->op = WEIR_NEW(arena, weir_op, 2 * p);
     w->tile = WEIR_NEW(arena, float, WEIR_TILE);
-    if ((mine && !w->mine) || (all && !w->all) || !w->off || !w->told || !w->op || !w->tile)
+    if ((mine && !w->mine) || (all && !w->all) || !w->off || !w->told || !w->tile)
         return weir_fail_nomem(mine + all);
     w->len = w->off + p;
+    w->slot_off = w->len + p;
+    w->slot_len = w->slot_off + p;
     *out = w;
     return WEIR_OK;
 }
@@ -189,39 +190,19 @@ static weir_err gather(weir_lane *l, weir_ways *w, weir_coll_use *coll, weir_gro
 }
 
 /* Message i of `mine` goes to member i; what comes from member i lands in slot i of `all`. */
-static weir_err deal(weir_lane *l, weir_ways *w, weir_group *g)
+static weir_err deal(weir_lane *l, weir_ways *w, weir_coll_use *coll, weir_group *g)
 {
-    int p = g->size, ops = 0;
-    size_t slot = l->stripe[g->me].bytes;
-    uint64_t tag = weir_tag(WEIR_CHANNEL_COLL, weir_coll_turn(g), 0);
-    bool dry = weir_net_dry(g->net);
+    weir_pieces out = {w->mine, w->off, w->len}, in = {w->all, w->slot_off, w->slot_len};
     weir_err err;
 
-    for (int k = 1; k < p; k++) {
-        int from = (g->me - k + p) % p;
-        weir_net_recv(g->net, g->member[from], tag, WEIR_EXACT,
-                      dry ? NULL : w->all + (size_t)from * slot, dry ? 0 : slot, &w->op[ops++]);
+    for (int i = 0; i < g->size; i++) {
+        w->slot_len[i] = l->stripe[g->me].bytes;
+        w->slot_off[i] = (size_t)i * w->slot_len[i];
     }
-    for (int k = 1; k < p; k++) {
-        int to = (g->me + k) % p;
-        weir_net_send(g->net, g->member[to], tag, dry ? NULL : w->mine + w->off[to], w->len[to],
-                      &w->op[ops++]);
-    }
-    if (!dry)
-        memcpy(w->all + (size_t)g->me * slot, w->mine + w->off[g->me], slot);
-    err = weir_net_wait_all(g->net, w->op, ops, 0);
-    /* one that is too short would leave what came in the last step */
-    for (int i = 0; i < p - 1 && !err && !dry; i++)
-        if (w->op[i].len != slot)
-            err = weir_fail(
-                WEIR_INVALID,
-                "rank %d sent %zu bytes of a stripe of bucket %d, where %zu were expected",
-                w->op[i].peer, w->op[i].len, l->bucket->id, slot);
-    for (int i = 0; i < ops; i++) {
-        weir_op *op = &w->op[i];
-        weir_net_cancel(g->net, &op, 1);
-    }
-    return err;
+    err = weir_alltoall(coll, g, &out, &in);
+    return err == WEIR_MISFIT
+               ? weir_fail(err, "the stripes of bucket %d: %s", l->bucket->id, weir_why_text())
+               : err;
 }
 
 static weir_err own_stripe(weir_lane *l, weir_ways *w, weir_group *g, weir_turn turn,
@@ -258,7 +239,7 @@ static weir_err stripe(weir_lane *l, weir_ways *w, weir_coll_use *coll, weir_gro
         weir_feed part = narrow(f, s[i].at, s[i].bucket.n, i);
         WEIR_TRY(encode(l, s[i].coder, turn, &part, w->mine + w->off[i], &len, g, &s[i].bucket));
     }
-    WEIR_TRY(deal(l, w, g));
+    WEIR_TRY(deal(l, w, coll, g));
     if (!dry)
         WEIR_TRY(own_stripe(l, w, g, turn, f));
     WEIR_TRY(weir_allgather(coll, g, w->mine, w->off, w->len));

@@ -17,6 +17,7 @@ struct weir_gathered {
     weir_trainer *t;
     weir_arena *arena;
     field *first, **last;
+    size_t *off, *len; /* by worker: of a field that each has of its own */
 };
 
 /* A pass: the io that the state sees, and what is behind it. */
@@ -76,21 +77,18 @@ static weir_err collect_u64(weir_io *io, const char *name, uint64_t *x, size_t n
 }
 
 /* To rank 0, who alone has room for all. */
-static weir_err bring(weir_trainer *t, field *f)
+static weir_err bring(weir_gathered *g, const field *f)
 {
-    uint64_t tag = weir_tag(WEIR_CHANNEL_COLL, weir_coll_turn(&t->all), 0);
-    size_t bytes = f->n * sizeof(float), len;
+    weir_group *all = &g->t->all;
+    weir_err err;
 
-    if (t->all.me)
-        return weir_net_send_wait(t->net, 0, tag, f->whole, bytes);
-    for (int i = 1; i < t->all.size; i++) {
-        WEIR_TRY(weir_net_recv_wait(t->net, i, tag, f->whole + (size_t)i * f->n, bytes, &len));
-        if (len != bytes)
-            return weir_fail(WEIR_MISFIT,
-                             "rank %d has %zu bytes of the state field %s, rank 0 has %zu", i, len,
-                             f->name, bytes);
+    for (int i = 0; i < all->size; i++) {
+        g->off[i] = all->me ? 0 : (size_t)i * f->n * sizeof(float);
+        g->len[i] = f->n * sizeof(float);
     }
-    return WEIR_OK;
+    err = weir_gather(&g->t->coll, all, 0, &(weir_pieces){f->whole, g->off, g->len});
+    return err == WEIR_MISFIT ? weir_fail(err, "the state field %s: %s", f->name, weir_why_text())
+                              : err;
 }
 
 static weir_err sum_job(void *arg)
@@ -98,7 +96,7 @@ static weir_err sum_job(void *arg)
     weir_gathered *g = arg;
 
     for (field *f = g->first; f; f = f->next)
-        WEIR_TRY(f->each ? bring(g->t, f)
+        WEIR_TRY(f->each ? bring(g, f)
                          : weir_allreduce(&g->t->coll, &g->t->all, f->whole, f->n, &weir_sum_f32));
     return WEIR_OK;
 }
@@ -112,6 +110,9 @@ weir_err weir_gather_state(weir_trainer *t, weir_gathered **out)
     if (!g)
         return weir_arena_free(arena), weir_fail_nomem(sizeof *g);
     *g = (weir_gathered){.t = t, .arena = arena, .last = &g->first};
+    if (!(g->off = WEIR_NEW(arena, size_t, 2 * t->all.size)))
+        return weir_arena_free(arena), weir_fail_nomem(2 * (size_t)t->all.size * sizeof *g->off);
+    g->len = g->off + t->all.size;
     pass p = {.io = {.range = collect_range, .u64 = collect_u64}, .g = g};
     err = weir_trainer_state(t, &p.io);
     if (!err && g->first)

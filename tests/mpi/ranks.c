@@ -254,6 +254,34 @@ static weir_err moves(weir_coll_use *use, weir_group *g, size_t n, unsigned char
     return weir_barrier(use, g);
 }
 
+/* Straight from each to each; then all to the last one. Pieces lie one behind the other. */
+static weir_err deals(weir_coll_use *use, weir_group *g, size_t n, unsigned char *z)
+{
+    size_t off[2][64], len[2][64], out = 0, in = 0;
+    unsigned char *to = z, *from = z + 2000000;
+    int root = g->size - 1;
+
+    n = n < 65537 ? n : 65537;
+    for (int i = 0; i < g->size; i++) {
+        off[0][i] = out, off[1][i] = in;
+        len[0][i] = n / (size_t)(g->me + 2 * i + 1), len[1][i] = n / (size_t)(i + 2 * g->me + 1);
+        out += len[0][i], in += len[1][i];
+        fill(to + off[0][i], len[0][i], g->me, i);
+    }
+    WEIR_TRY(weir_alltoall(use, g, &(weir_pieces){to, off[0], len[0]},
+                           &(weir_pieces){from, off[1], len[1]}));
+    for (int i = 0; i < g->size; i++)
+        CHECK(filled(from + off[1][i], len[1][i], i, g->me));
+    for (int i = 0; i < g->size; i++) {
+        off[0][i] = (size_t)i * n, len[0][i] = n / (size_t)(i + 1);
+        fill(to + off[0][i], i == g->me ? len[0][i] : 0, g->me, root);
+    }
+    WEIR_TRY(weir_gather(use, g, root, &(weir_pieces){to, off[0], len[0]}));
+    for (int i = 0; i < g->size && g->me == root; i++)
+        CHECK(filled(to + off[0][i], len[0][i], i, root));
+    return WEIR_OK;
+}
+
 static weir_err collectives(weir_net *n, void *arg)
 {
     static const size_t len[] = {0, 1, 3, 4, 5, 1000, 65537, 1000003};
@@ -270,6 +298,7 @@ static weir_err collectives(weir_net *n, void *arg)
     for (size_t i = 0; i < sizeof len / sizeof *len; i++) {
         WEIR_TRY(sums(&use, &g, len[i], x, y, z));
         WEIR_TRY(moves(&use, &g, len[i], z));
+        WEIR_TRY(deals(&use, &g, len[i], z));
     }
     WEIR_TRY(weir_group_make(n, 1, (int[]){weir_net_rank(n)}, 1, arena, &few));
     CHECK(strcmp(arg, "mpi") || weir_coll_open(arg, &few, arena, &use) == WEIR_MISFIT);
