@@ -36,40 +36,53 @@ static weir_data_use open_data(const char *spec)
 
 /* Over ranks and micro-batches the shares follow one another without gap and differ by at most
  * one. */
-static void check_shares(weir_plan p, uint64_t step)
+static void check_shares(weir_plan p, weir_cursor at)
 {
     uint64_t next = 0, first;
     int n, least = INT32_MAX, most = 0;
 
     for (p.rank = 0; p.rank < p.size; p.rank++)
         for (int m = 0; m < p.micro; m++) {
-            weir_plan_share(&p, step, m, &first, &n);
+            weir_plan_share(&p, at, m, &first, &n);
             assert_int_equal(first, next);
             assert_true(n >= 0 && n <= weir_plan_room(&p));
             next += (uint64_t)n;
             least = n < least ? n : least;
             most = n > most ? n : most;
         }
-    assert_int_equal(next, weir_plan_samples(&p, step));
+    assert_int_equal(next, weir_plan_samples(&p, at));
     assert_true(most - least <= 1);
+}
+
+/* The rest of the epoch at the cursor, which begins with what was met before; leaves the cursor at
+ * the next one. */
+static void check_rest(const weir_plan *p, weir_cursor *at, char *met)
+{
+    uint64_t epoch = at->epoch, rows = at->rows, used = at->used;
+
+    while (at->epoch == epoch) {
+        uint64_t n = weir_plan_samples(p, *at);
+        assert_true(n > 0 && n <= p->batch && (n == p->batch || used + n == rows));
+        assert_int_equal(at->used, used);
+        check_shares(*p, *at);
+        for (uint64_t i = 0; i < n; i++, used++) {
+            uint64_t index = weir_plan_index(p, *at, i);
+            assert_true(index < rows && !met[index]);
+            met[index] = 1;
+        }
+        weir_plan_advance(p, at);
+    }
+    assert_int_equal(used, rows);
+    assert_true(at->epoch == epoch + 1 && !at->used && at->rows == p->count);
 }
 
 static void check_epoch(const weir_plan *p, uint64_t epoch)
 {
-    uint64_t steps = weir_plan_epoch_steps(p), seen = 0;
+    weir_cursor at = weir_plan_at(p, epoch * weir_plan_epoch_steps(p));
     char *met = calloc(1, p->count);
 
-    for (uint64_t s = epoch * steps; s < (epoch + 1) * steps; s++) {
-        uint64_t n = weir_plan_samples(p, s);
-        assert_true(n > 0 && n <= p->batch && (n == p->batch || s == (epoch + 1) * steps - 1));
-        check_shares(*p, s);
-        for (uint64_t i = 0; i < n; i++, seen++) {
-            uint64_t index = weir_plan_index(p, s, i);
-            assert_true(index < p->count && !met[index]);
-            met[index] = 1;
-        }
-    }
-    assert_int_equal(seen, p->count);
+    assert_true(at.epoch == epoch && at.used == 0);
+    check_rest(p, &at, met);
     free(met);
 }
 
@@ -91,6 +104,53 @@ static void every_epoch_meets_every_sample_once(void **unused)
     }
 }
 
+/* Batches of one size, then of another, then more rows: each sample of an epoch once. */
+static void another_batch_goes_on_with_what_is_left(void **unused)
+{
+    static const uint64_t batches[] = {1, 3, 7, 64, 1000};
+    (void)unused;
+
+    for (int i = 0; i < 5 * 5 * 20; i++) {
+        weir_plan p = {.seed = 5, .count = 100, .batch = batches[i % 5], .size = 3, .micro = 2};
+        weir_cursor at = weir_plan_at(&p, 0);
+        char met[130] = {0};
+        for (int k = 0; k < i / 25 && !at.epoch; k++) {
+            for (uint64_t n = 0; n < weir_plan_samples(&p, at); n++)
+                met[weir_plan_index(&p, at, n)] = 1;
+            weir_plan_advance(&p, &at);
+        }
+        if (at.epoch)
+            continue;
+        p.batch = batches[i / 5 % 5];
+        if (at.used)
+            p.count = 130; /* the epoch keeps those it began with */
+        check_rest(&p, &at, met);
+        memset(met, 0, sizeof met);
+        check_rest(&p, &at, met);
+        assert_int_equal(memchr(met, 0, p.count) != NULL, 0);
+    }
+}
+
+/* Whole steps of one batch are whole numbers, to the bit; a change of batch keeps the share of the
+ * epoch to within a step. */
+static void time_counts_samples(void **unused)
+{
+    weir_plan p = {.count = 1000, .batch = 64, .size = 1, .micro = 1}, q = p;
+    weir_cursor at = weir_plan_at(&p, 0);
+    (void)unused;
+
+    q.batch = 100;
+    for (uint64_t step = 0; step < 100; step++, weir_plan_advance(&p, &at)) {
+        weir_cursor same = weir_plan_at(&p, step);
+        assert_memory_equal(&same, &at, sizeof at);
+        assert_true(weir_plan_time(&p, at) == (double)step);
+        assert_true(fabs(weir_plan_time(&q, at) / 10 - (double)step / 16) <= 1.0 / 16);
+    }
+    at = (weir_cursor){.epoch = 2, .used = 500, .rows = 1000};
+    p.count = 2000; /* 32 steps */
+    assert_float_equal(weir_plan_time(&p, at), 2 * 32 + 500.0 / 64 * 32 / 16, 1e-12);
+}
+
 static void orders_differ_by_epoch_and_seed(void **unused)
 {
     weir_plan a = {.seed = 1, .count = 1000, .batch = 1000, .size = 1, .micro = 1}, b = a;
@@ -99,9 +159,10 @@ static void orders_differ_by_epoch_and_seed(void **unused)
 
     b.seed = 2;
     for (uint64_t i = 0; i < 1000; i++) {
-        epochs += weir_plan_index(&a, 0, i) == weir_plan_index(&a, 1, i);
-        seeds += weir_plan_index(&a, 0, i) == weir_plan_index(&b, 0, i);
-        unmoved += weir_plan_index(&a, 0, i) == i;
+        weir_cursor first = weir_plan_at(&a, 0), second = weir_plan_at(&a, 1);
+        epochs += weir_plan_index(&a, first, i) == weir_plan_index(&a, second, i);
+        seeds += weir_plan_index(&a, first, i) == weir_plan_index(&b, first, i);
+        unmoved += weir_plan_index(&a, first, i) == i;
     }
     assert_true(epochs < 20 && seeds < 20 && unmoved < 20);
 }
@@ -124,17 +185,26 @@ static void plans_that_mean_nothing_are_refused(void **unused)
 
 static const char small[] = "synth:shape=3x2x2,classes=3,count=50,test=1";
 
+static weir_err open_loader(const weir_data_use *data, const weir_plan *p, uint64_t step, int ahead,
+                            weir_loader **l)
+{
+    weir_loader_from from = {weir_plan_at(p, step), step};
+
+    return weir_loader_open(weir_rt_threads(), data, p, from, ahead, l);
+}
+
 /* What the loader must give as micro-batch m of a step, fetched directly. */
 static void expect_batch(const weir_data_use *data, const weir_plan *p, uint64_t step, int m,
                          const weir_batch *got)
 {
     uint64_t index[64];
     weir_pick pick = {.part = WEIR_TRAIN, .seed = p->seed, .step = step, .index = index};
+    weir_cursor at = weir_plan_at(p, step);
     weir_batch want;
 
-    weir_plan_share(p, step, m, &pick.first, &pick.n);
+    weir_plan_share(p, at, m, &pick.first, &pick.n);
     for (int i = 0; i < pick.n; i++)
-        index[i] = weir_plan_index(p, step, pick.first + (uint64_t)i);
+        index[i] = weir_plan_index(p, at, pick.first + (uint64_t)i);
     assert_int_equal(weir_batch_new(&data->facts, pick.n, arena, &want), WEIR_OK);
     assert_int_equal(data->data->get(data->self, &pick, &want), WEIR_OK);
     assert_int_equal(got->n, pick.n);
@@ -153,8 +223,7 @@ static void batches_come_in_order_from_any_step(void **unused)
     for (p.rank = 0; p.rank < p.size; p.rank++)
         for (uint64_t from = 0; from < 16; from += 5)
             for (int ahead = 1; ahead < 5; ahead += 3) {
-                assert_int_equal(weir_loader_open(weir_rt_threads(), &data, &p, from, ahead, &l),
-                                 WEIR_OK);
+                assert_int_equal(open_loader(&data, &p, from, ahead, &l), WEIR_OK);
                 for (uint64_t step = from; step < 20; step++)
                     for (int m = 0; m < p.micro; m++) {
                         assert_int_equal(weir_loader_next(l, &batch), WEIR_OK);
@@ -173,7 +242,7 @@ static void a_rank_without_samples_gets_empty_batches(void **unused)
     weir_loader *l;
     (void)unused;
 
-    assert_int_equal(weir_loader_open(weir_rt_threads(), &data, &p, 0, 2, &l), WEIR_OK);
+    assert_int_equal(open_loader(&data, &p, 0, 2, &l), WEIR_OK);
     for (int i = 0; i < 40; i++) {
         assert_int_equal(weir_loader_next(l, &batch), WEIR_OK);
         assert_int_equal(batch->n, 0);
@@ -193,7 +262,7 @@ static void closing_early_never_hangs(void **unused)
 
     weir_fail(WEIR_LOST, "the peer is gone");
     for (int i = 0; i < 200; i++) {
-        assert_int_equal(weir_loader_open(weir_rt_threads(), &data, &p, 0, 1 + i % 7, &l), WEIR_OK);
+        assert_int_equal(open_loader(&data, &p, 0, 1 + i % 7, &l), WEIR_OK);
         for (int k = 0; k < i % 11; k++)
             assert_int_equal(weir_loader_next(l, &batch), WEIR_OK);
         weir_loader_close(l);
@@ -210,11 +279,15 @@ static void what_cannot_be_loaded_is_refused(void **unused)
     weir_loader *l = NULL;
     (void)unused;
 
-    assert_int_equal(weir_loader_open(weir_rt_threads(), &data, &p, 0, 2, &l), WEIR_FAILED);
+    assert_int_equal(open_loader(&data, &p, 0, 2, &l), WEIR_FAILED);
     p.count = 50;
-    assert_int_equal(weir_loader_open(weir_rt_threads(), &data, &p, 0, 0, &l), WEIR_FAILED);
+    assert_int_equal(open_loader(&data, &p, 0, 0, &l), WEIR_FAILED);
     p.micro = 0;
-    assert_int_equal(weir_loader_open(weir_rt_threads(), &data, &p, 0, 2, &l), WEIR_FAILED);
+    assert_int_equal(open_loader(&data, &p, 0, 2, &l), WEIR_FAILED);
+    p.micro = 1;
+    weir_loader_from beyond = {.at = {.used = 50, .rows = 50}}, more = {.at = {.rows = 51}};
+    assert_int_equal(weir_loader_open(weir_rt_threads(), &data, &p, beyond, 2, &l), WEIR_FAILED);
+    assert_int_equal(weir_loader_open(weir_rt_threads(), &data, &p, more, 2, &l), WEIR_FAILED);
     assert_null(l);
     weir_data_close(&data);
 }
@@ -238,7 +311,7 @@ static void an_error_arrives_in_its_place_and_stays(void **unused)
 
     torn.get = get_until;
     data.data = &torn;
-    assert_int_equal(weir_loader_open(weir_rt_threads(), &data, &p, 0, 3, &l), WEIR_OK);
+    assert_int_equal(open_loader(&data, &p, 0, 3, &l), WEIR_OK);
     for (uint64_t step = 0; step < 5; step++) {
         assert_int_equal(weir_loader_next(l, &batch), WEIR_OK);
         expect_batch(&data, &p, step, 0, batch);
@@ -250,7 +323,7 @@ static void an_error_arrives_in_its_place_and_stays(void **unused)
     }
     weir_loader_close(l);
     /* an error that nobody asked for */
-    assert_int_equal(weir_loader_open(weir_rt_threads(), &data, &p, 5, 3, &l), WEIR_OK);
+    assert_int_equal(open_loader(&data, &p, 5, 3, &l), WEIR_OK);
     weir_loader_close(l);
     weir_data_close(&data);
 }
@@ -346,6 +419,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(every_epoch_meets_every_sample_once),
+        CASE(another_batch_goes_on_with_what_is_left),
+        CASE(time_counts_samples),
         CASE(orders_differ_by_epoch_and_seed),
         CASE(plans_that_mean_nothing_are_refused),
         CASE(batches_come_in_order_from_any_step),

@@ -408,7 +408,7 @@ static double rate(const char *spec, uint64_t step)
     double x;
 
     assert_int_equal(weir_rate_open(spec, STEPS, EPOCH, a, &use), WEIR_OK);
-    x = weir_rate_at(&use, step);
+    x = weir_rate_at(&use, (double)step);
     weir_arena_free(a);
     return x;
 }

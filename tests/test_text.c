@@ -90,14 +90,15 @@ static void the_plan_reads_streams_in_order(void **unused)
         assert_int_equal(weir_plan_check(&p), WEIR_OK);
         assert_int_equal(weir_plan_epoch_steps(&p), 9);
         for (uint64_t step = 0; step < 18; step++) {
-            assert_int_equal(weir_plan_samples(&p, step), 4);
+            weir_cursor at = weir_plan_at(&p, step);
+            assert_int_equal(weir_plan_samples(&p, at), 4);
             for (p.rank = 0; p.rank < p.size; p.rank++)
                 for (int m = 0; m < p.micro; m++) {
                     uint64_t first;
                     int n;
-                    weir_plan_share(&p, step, m, &first, &n);
+                    weir_plan_share(&p, at, m, &first, &n);
                     for (int k = 0; k < n; k++) {
-                        uint64_t index = weir_plan_index(&p, step, first + (uint64_t)k);
+                        uint64_t index = weir_plan_index(&p, at, first + (uint64_t)k);
                         assert_int_equal(index, (first + (uint64_t)k) * 9 + step % 9);
                         met[index]++;
                     }
@@ -134,7 +135,8 @@ static void the_loader_follows_the_streams(void **unused)
         const weir_batch *b;
         weir_loader *l;
         int32_t next[3] = {0};
-        assert_int_equal(weir_loader_open(weir_rt_threads(), &use, &p, 0, 2, &l), WEIR_OK);
+        weir_loader_from from = {.at = weir_plan_at(&p, 0)};
+        assert_int_equal(weir_loader_open(weir_rt_threads(), &use, &p, from, 2, &l), WEIR_OK);
         for (uint64_t step = 0; step < 2 * weir_plan_epoch_steps(&p); step++) {
             assert_int_equal(weir_loader_next(l, &b), WEIR_OK);
             assert_int_equal(b->n, p.rank ? 2 : 3);
@@ -150,7 +152,8 @@ static void the_loader_follows_the_streams(void **unused)
     weir_loader *none = NULL;
     p.streams = p.rank = 0;
     /* a plan that forgot the streams */
-    assert_int_equal(weir_loader_open(weir_rt_threads(), &use, &p, 0, 2, &none), WEIR_FAILED);
+    weir_loader_from from = {.at = weir_plan_at(&p, 0)};
+    assert_int_equal(weir_loader_open(weir_rt_threads(), &use, &p, from, 2, &none), WEIR_FAILED);
     assert_null(none);
     weir_data_close(&use);
 }

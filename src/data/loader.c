@@ -8,7 +8,7 @@
 struct weir_loader {
     const weir_data_use *data;
     weir_plan plan;
-    uint64_t from;
+    weir_loader_from next; /* to be prepared: the task's */
     weir_arena *arena;
     weir_batch *batch; /* `ahead` + 1 of them */
     uint64_t *index;   /* of the samples being fetched: the task's */
@@ -19,24 +19,28 @@ struct weir_loader {
     char why[WEIR_WHY_MAX];
 };
 
-static weir_err fill(const weir_loader *l, uint64_t step, int m, weir_batch *batch)
+static weir_err fill(const weir_loader *l, int m, weir_batch *batch)
 {
-    weir_pick pick = {.part = WEIR_TRAIN, .seed = l->plan.seed, .step = step, .index = l->index};
+    weir_cursor at = l->next.at;
+    weir_pick pick = {.part = WEIR_TRAIN,
+                      .seed = l->plan.seed,
+                      .step = l->next.step,
+                      .index = l->index};
 
-    weir_plan_share(&l->plan, step, m, &pick.first, &pick.n);
+    weir_plan_share(&l->plan, at, m, &pick.first, &pick.n);
     for (int i = 0; i < pick.n; i++)
-        l->index[i] = weir_plan_index(&l->plan, step, pick.first + (uint64_t)i);
+        l->index[i] = weir_plan_index(&l->plan, at, pick.first + (uint64_t)i);
     batch->n = 0;
     return pick.n ? l->data->data->get(l->data->self, &pick, batch) : WEIR_OK;
 }
 
 static weir_err prepare(weir_loader *l)
 {
-    for (uint64_t step = l->from;; step++)
+    for (;; l->next.step++, weir_plan_advance(&l->plan, &l->next.at))
         for (int m = 0; m < l->plan.micro; m++) {
             void *batch;
             WEIR_TRY(weir_queue_get(l->free, &batch, WEIR_NEVER));
-            WEIR_TRY(fill(l, step, m, batch));
+            WEIR_TRY(fill(l, m, batch));
             WEIR_TRY(weir_queue_put(l->full, batch));
         }
 }
@@ -70,13 +74,14 @@ static weir_err allocate(weir_loader *l, weir_rt *rt, int batches)
 }
 
 weir_err weir_loader_open(weir_rt *rt, const weir_data_use *data, const weir_plan *plan,
-                          uint64_t from, int ahead, weir_loader **loader)
+                          weir_loader_from from, int ahead, weir_loader **loader)
 {
     weir_loader *l;
     weir_err err;
 
     WEIR_TRY(weir_plan_check(plan));
-    if (plan->count > data->facts.count[WEIR_TRAIN] ||
+    if (plan->count > data->facts.count[WEIR_TRAIN] || from.at.rows > plan->count ||
+        from.at.used >= from.at.rows ||
         plan->streams != (uint64_t)data->facts.streams[WEIR_TRAIN] || ahead < 1 || ahead > 1024)
         return weir_fail(WEIR_FAILED,
                          "a loader of %llu samples in %llu streams, %d batches ahead, does not fit "
@@ -86,7 +91,7 @@ weir_err weir_loader_open(weir_rt *rt, const weir_data_use *data, const weir_pla
                          (long long)data->facts.streams[WEIR_TRAIN]);
     if (!(l = calloc(1, sizeof *l)))
         return weir_fail_nomem(sizeof *l);
-    *l = (weir_loader){.data = data, .plan = *plan, .from = from, .arena = weir_arena_new()};
+    *l = (weir_loader){.data = data, .plan = *plan, .next = from, .arena = weir_arena_new()};
     err = l->arena ? allocate(l, rt, ahead + 1) : weir_fail_nomem(0);
     if (!err)
         err = weir_task_start(rt, "loader", run, l, &l->task);

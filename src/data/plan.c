@@ -32,22 +32,47 @@ weir_err weir_plan_check(const weir_plan *p)
 
 uint64_t weir_plan_epoch_steps(const weir_plan *p) { return (p->count - 1) / p->batch + 1; }
 
-/* The first place in its epoch's order. */
-static uint64_t step_first(const weir_plan *p, uint64_t step)
+weir_cursor weir_plan_at(const weir_plan *p, uint64_t step)
 {
-    return step % weir_plan_epoch_steps(p) * p->batch;
+    uint64_t steps = weir_plan_epoch_steps(p);
+
+    return (weir_cursor){.epoch = step / steps, .used = step % steps * p->batch, .rows = p->count};
 }
 
-uint64_t weir_plan_samples(const weir_plan *p, uint64_t step)
+uint64_t weir_plan_samples(const weir_plan *p, weir_cursor at)
 {
-    uint64_t left = p->count - step_first(p, step);
+    uint64_t left = at.rows - at.used;
 
     return left < p->batch ? left : p->batch;
 }
 
-void weir_plan_share(const weir_plan *p, uint64_t step, int m, uint64_t *first, int *n)
+void weir_plan_advance(const weir_plan *p, weir_cursor *at)
 {
-    uint64_t all = weir_plan_samples(p, step), size = (uint64_t)p->size, rank = (uint64_t)p->rank;
+    at->used += weir_plan_samples(p, *at);
+    if (at->used == at->rows)
+        *at = (weir_cursor){.epoch = at->epoch + 1, .rows = p->count};
+}
+
+weir_cursor weir_plan_last(const weir_plan *p, weir_cursor at)
+{
+    at.used += (at.rows - at.used - 1) / p->batch * p->batch;
+    return at;
+}
+
+/* Whole steps come out exact, as schedules are to give the same bits whether a run was resumed or
+ * not. */
+double weir_plan_time(const weir_plan *p, weir_cursor at)
+{
+    double steps = (double)weir_plan_epoch_steps(p), done = (double)at.used / (double)p->batch;
+
+    if (at.rows != p->count)
+        done *= steps / (double)((at.rows - 1) / p->batch + 1);
+    return (double)at.epoch * steps + done;
+}
+
+void weir_plan_share(const weir_plan *p, weir_cursor at, int m, uint64_t *first, int *n)
+{
+    uint64_t all = weir_plan_samples(p, at), size = (uint64_t)p->size, rank = (uint64_t)p->rank;
     uint64_t mine = piece_size(all, size, rank);
 
     *first = piece_first(all, size, rank) + piece_first(mine, (uint64_t)p->micro, (uint64_t)m);
@@ -60,15 +85,14 @@ int weir_plan_room(const weir_plan *p)
     uint64_t first;
     int n;
 
-    weir_plan_share(p, 0, 0, &first, &n);
+    weir_plan_share(p, weir_plan_at(p, 0), 0, &first, &n);
     return n;
 }
 
 /* A stream is as long as an epoch has steps, and each of its windows waits for its step. */
-uint64_t weir_plan_index(const weir_plan *p, uint64_t step, uint64_t place)
+uint64_t weir_plan_index(const weir_plan *p, weir_cursor at, uint64_t place)
 {
     if (p->streams)
-        return place * weir_plan_epoch_steps(p) + step % weir_plan_epoch_steps(p);
-    return weir_rng_shuffle(p->seed, step / weir_plan_epoch_steps(p), p->count,
-                            step_first(p, step) + place);
+        return place * weir_plan_epoch_steps(p) + at.used / p->streams;
+    return weir_rng_shuffle(p->seed, at.epoch, at.rows, at.used + place);
 }

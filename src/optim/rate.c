@@ -69,11 +69,14 @@ weir_err weir_rate_open(const char *spec, uint64_t steps, uint64_t epoch_steps, 
     return WEIR_OK;
 }
 
-double weir_rate_at(const weir_rate_use *u, uint64_t step)
+double weir_rate_at(const weir_rate_use *u, double time)
 {
     uint64_t span = u->steps > u->warmup ? u->steps - u->warmup : 1;
+    double rest = time - (double)u->warmup;
 
-    if (step >= u->warmup)
-        return u->rate->at(u->self, step - u->warmup, span);
-    return u->rate->at(u->self, 0, span) * ((double)(step + 1) / (double)u->warmup);
+    if (rest >= 0)
+        return u->rate->at(u->self, rest, span);
+    /* between the whole steps on both sides of the end it is no more than at the end */
+    double share = (time + 1) / (double)u->warmup;
+    return u->rate->at(u->self, 0, span) * (share < 1 ? share : 1);
 }

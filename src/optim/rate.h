@@ -1,11 +1,12 @@
-/* rate.h - the learning rate as a pure function of the step. --lr takes a number, or one of these
- * with options: constant:rate=R | step:rate=R,every=E,factor=F | cosine:rate=R,floor=L |
+/* rate.h - the learning rate as a pure function of the time, in steps. --lr takes a number, or one
+ * of these with options: constant:rate=R | step:rate=R,every=E,factor=F | cosine:rate=R,floor=L |
  * linear:rate=R,floor=L; all with warmup=W steps, during which the rate rises linearly: at step s <
  * W (counted from 0) it is (s + 1) / W of the schedule's first value, and the schedule itself runs
  * over the steps after it: its first step has the whole rate, and `floor` is what the step after
  * the last would have, so that no step is wasted on a rate of 0. `every` and `warmup` may be given
- * in epochs (2e). Same bits on every machine: nothing here calls the C library's mathematics, which
- * differ by instruction set. */
+ * in epochs (2e). A run that was resumed with another batch stands between two whole steps. Same
+ * bits on every machine: nothing here calls the C library's mathematics, which differ by
+ * instruction set. */
 #ifndef WEIR_OPTIM_RATE_H
 #define WEIR_OPTIM_RATE_H
 #include "core/plug.h"
@@ -28,9 +29,9 @@ typedef struct weir_rate {
     weir_plug plug;
     /* Called once: reads what was given in epochs. NULL: nothing to do. */
     weir_err (*init)(void *self, uint64_t epoch_steps);
-    /* At step `step` of `span` (1 or more), both without the warm-up; `step` may be past the
-     * end. */
-    double (*at)(const void *self, uint64_t step, uint64_t span);
+    /* At `time` (0 or more) of `span` (1 or more) steps, both without the warm-up; it may be past
+     * the end. */
+    double (*at)(const void *self, double time, uint64_t span);
 } weir_rate;
 typedef struct weir_rate_use {
     const weir_rate *rate;
@@ -41,7 +42,7 @@ typedef struct weir_rate_use {
 /* A bare number is constant:rate=NUMBER. steps: of the whole run; what is no rate is WEIR_USAGE. */
 weir_err weir_rate_open(const char *spec, uint64_t steps, uint64_t epoch_steps, weir_arena *,
                         weir_rate_use *);
-double weir_rate_at(const weir_rate_use *, uint64_t step); /* step counts from 0 */
+double weir_rate_at(const weir_rate_use *, double time); /* 0: the first step */
 
 /* "500" is 500 steps, "2e" two epochs. `what` names the option in the error (WEIR_USAGE). */
 weir_err weir_steps_read(const char *what, const char *text, uint64_t epoch_steps, uint64_t *steps);

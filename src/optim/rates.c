@@ -5,9 +5,9 @@
 
 /* ---- constant ---- */
 
-static double constant_at(const void *self, uint64_t step, uint64_t span)
+static double constant_at(const void *self, double time, uint64_t span)
 {
-    (void)step, (void)span;
+    (void)time, (void)span;
     return ((const weir_rate_base *)self)->rate;
 }
 
@@ -37,12 +37,12 @@ static weir_err stairs_init(void *self, uint64_t epoch_steps)
                                 s->every);
 }
 
-static double stairs_at(const void *self, uint64_t step, uint64_t span)
+static double stairs_at(const void *self, double time, uint64_t span)
 {
     const stairs *s = self;
 
     (void)span;
-    return s->base.rate * weir_power(s->factor, step / s->steps);
+    return s->base.rate * weir_power(s->factor, (uint64_t)time / s->steps);
 }
 
 static const weir_opt stairs_options[] = {
@@ -68,9 +68,9 @@ typedef struct slope {
 } slope;
 
 /* How much of the way is left: 1 at the first step, 0 at the end. */
-static double left(uint64_t step, uint64_t span)
+static double left(double time, uint64_t span)
 {
-    return step < span ? 1 - (double)step / (double)span : 0;
+    return time < (double)span ? 1 - time / (double)span : 0;
 }
 
 static double between(const slope *s, double share)
@@ -91,17 +91,17 @@ static double quarter_cosine(double x)
 
 /* (1 - cos(pi x)) / 2 = sin(pi x / 2)^2, and likewise cos(...)^2 from the other end: each half from
  * the end where it is exact. */
-static double cosine_at(const void *self, uint64_t step, uint64_t span)
+static double cosine_at(const void *self, double time, uint64_t span)
 {
-    double x = left(step, span), c = quarter_cosine(x > 0.5 ? 1 - x : x);
+    double x = left(time, span), c = quarter_cosine(x > 0.5 ? 1 - x : x);
 
     c = c * c;
     return between(self, x > 0.5 ? c : 1 - c);
 }
 
-static double linear_at(const void *self, uint64_t step, uint64_t span)
+static double linear_at(const void *self, double time, uint64_t span)
 {
-    return between(self, left(step, span));
+    return between(self, left(time, span));
 }
 
 static const weir_opt slope_options[] = {

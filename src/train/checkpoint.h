@@ -24,6 +24,7 @@ enum { WEIR_CKPT_PATH = 4096 };
 /* What the run is, and how far it has come. */
 typedef struct weir_ckpt_info {
     uint64_t step, seed, samples;
+    uint64_t epoch, used, rows; /* its cursor in the data; rows 0: not saved, it is of 0.1 */
     int workers;
     /* specs, and the options as text; bytes that are not UTF-8 come back as '?' */
     const char *model, *data, *settings;

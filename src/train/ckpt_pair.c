@@ -28,6 +28,9 @@ weir_err weir_ckpt_put_info(weir_st_list *l, int file, const weir_ckpt_info *inf
     WEIR_TRY(put_number(l, "weir.step", info->step));
     WEIR_TRY(put_number(l, "weir.seed", info->seed));
     WEIR_TRY(put_number(l, "weir.samples", info->samples));
+    WEIR_TRY(put_number(l, "weir.epoch", info->epoch));
+    WEIR_TRY(put_number(l, "weir.used", info->used));
+    WEIR_TRY(put_number(l, "weir.rows", info->rows));
     WEIR_TRY(put_number(l, "weir.workers", (uint64_t)info->workers));
     WEIR_TRY(weir_st_list_text(l, "weir.model", info->model ? info->model : ""));
     WEIR_TRY(weir_st_list_text(l, "weir.data", info->data ? info->data : ""));
@@ -56,6 +59,17 @@ static weir_err get_number(const weir_st *st, const char *path, const char *key,
     return WEIR_OK;
 }
 
+/* Older checkpoints have none. */
+static weir_err get_cursor(const weir_st *st, const char *path, weir_ckpt_info *info)
+{
+    info->epoch = info->used = info->rows = 0;
+    if (!weir_st_text(st, "weir.rows"))
+        return WEIR_OK;
+    WEIR_TRY(get_number(st, path, "weir.epoch", UINT64_MAX, &info->epoch));
+    WEIR_TRY(get_number(st, path, "weir.used", UINT64_MAX, &info->used));
+    return get_number(st, path, "weir.rows", UINT64_MAX, &info->rows);
+}
+
 weir_err weir_ckpt_get_info(const weir_st *st, const char *path, weir_ckpt_info *info)
 {
     uint64_t workers;
@@ -63,6 +77,7 @@ weir_err weir_ckpt_get_info(const weir_st *st, const char *path, weir_ckpt_info 
     WEIR_TRY(get_number(st, path, "weir.step", UINT64_MAX, &info->step));
     WEIR_TRY(get_number(st, path, "weir.seed", UINT64_MAX, &info->seed));
     WEIR_TRY(get_number(st, path, "weir.samples", UINT64_MAX, &info->samples));
+    WEIR_TRY(get_cursor(st, path, info));
     WEIR_TRY(get_number(st, path, "weir.workers", INT_MAX, &workers));
     info->workers = (int)workers;
     WEIR_TRY(get_text(st, path, "weir.model", &info->model));

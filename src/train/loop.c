@@ -1,5 +1,6 @@
 /* loop.c - see loop.h. */
 #include "train/loop.h"
+#include "train/progress.h"
 #include "train/resume.h"
 
 /* Takes down a step, as soon as all is known of it. */
@@ -49,26 +50,25 @@ static weir_err save(weir_loop *l, weir_trainer *t)
     return l->saves ? weir_resume_save(t, l->journal) : WEIR_OK;
 }
 
-static bool due(uint64_t step, uint64_t every) { return every && step % every == 0; }
-
 weir_err weir_loop_run(weir_loop *l, weir_trainer *t)
 {
     const weir_settings *set = t->set;
-    uint64_t eval_every, save_every, evaluated = UINT64_MAX, saved = t->step;
+    weir_every eval, saving, check = {.n = (uint64_t)set->check_every};
+    uint64_t evaluated = UINT64_MAX, saved = t->step;
 
-    WEIR_TRY(weir_steps_read("--eval-every", set->eval_every, t->epoch_steps, &eval_every));
-    WEIR_TRY(weir_steps_read("--save-every", set->save_every, t->epoch_steps, &save_every));
+    WEIR_TRY(weir_every_read("--eval-every", set->eval_every, &eval));
+    WEIR_TRY(weir_every_read("--save-every", set->save_every, &saving));
     t->looks = weir_journal_logs(l->journal);
-    while (t->step < t->steps && !t->stopped) {
+    while (!weir_progress_over(t) && !t->stopped) {
         WEIR_TRY(one_step(l, t));
         /* it compares where it settles */
-        if (due(t->step, (uint64_t)set->check_every) && !t->exchange->drifts)
+        if (weir_every_due(check, t) && !t->exchange->drifts)
             WEIR_TRY(weir_trainer_check(t));
-        if (due(t->step, eval_every) && !t->stopped) {
+        if (weir_every_due(eval, t) && !t->stopped) {
             WEIR_TRY(evaluate(l, t));
             evaluated = t->step;
         }
-        if (due(t->step, save_every)) {
+        if (weir_every_due(saving, t)) {
             WEIR_TRY(save(l, t));
             saved = t->step;
         }

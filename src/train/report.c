@@ -3,7 +3,7 @@
 #include "core/log.h"
 #include "core/vec.h"
 #include "exchange/choose.h"
-#include "train/warn.h"
+#include "train/progress.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -71,6 +71,16 @@ weir_err weir_report_start(weir_journal *j, const weir_trainer *t)
     return weir_journal_write(j, e);
 }
 
+static weir_err warn(weir_journal *j, const char *text)
+{
+    weir_json *e = weir_journal_event(j, "warning");
+
+    weir_log(WEIR_LOG_WARN, "train", "%s", text);
+    if (e)
+        weir_json_put_text(e, "what", text);
+    return weir_journal_write(j, e);
+}
+
 static weir_err warn_of(weir_journal *j, const weir_trainer *t, const weir_rival *r)
 {
     char text[WEIR_WARNINGS][WEIR_WHY_MAX];
@@ -78,20 +88,16 @@ static weir_err warn_of(weir_journal *j, const weir_trainer *t, const weir_rival
                         t->set->lr, (double)t->steps, (double)t->epoch_steps};
     int n = weir_warnings(&plans, text);
 
-    for (int i = 0; i < n; i++) {
-        weir_json *e = weir_journal_event(j, "warning");
-        weir_log(WEIR_LOG_WARN, "train", "%s", text[i]);
-        if (!e)
-            continue;
-        weir_json_put_text(e, "what", text[i]);
-        WEIR_TRY(weir_journal_write(j, e));
-    }
+    for (int i = 0; i < n; i++)
+        WEIR_TRY(warn(j, text[i]));
     return WEIR_OK;
 }
 
-/* For each codec that the first lane may go by. */
+/* What was noted so far, and what is known of each codec that the first lane may go by. */
 weir_err weir_report_warnings(weir_journal *j, const weir_trainer *t)
 {
+    for (int i = 0; i < t->warned.n && j; i++)
+        WEIR_TRY(warn(j, t->warned.text[i]));
     for (int k = 0; k < t->lane->rivals && j; k++)
         WEIR_TRY(warn_of(j, t, &t->lane->rival[k]));
     return WEIR_OK;
@@ -195,14 +201,14 @@ weir_err weir_report_eval(weir_journal *j, const weir_trainer *t, weir_tally *y)
         snprintf(trained, sizeof trained, "  train loss %.4f",
                  y->loss_n > 0 ? y->loss_sum / y->loss_n : y->loss);
     weir_journal_say(j, "epoch %.2f  step %llu%s  test loss %.4f  %s %.4f  %.0f samples/s",
-                     (double)t->step / (double)t->epoch_steps, (unsigned long long)t->step, trained,
-                     y->eval_loss, weir_trainer_metric(t), y->value,
+                     weir_progress_epochs(t), (unsigned long long)t->step, trained, y->eval_loss,
+                     weir_trainer_metric(t), y->value,
                      y->train_s > 0 ? (double)y->samples / y->train_s : 0);
     y->loss_sum = y->loss_n = 0;
     if (!e)
         return WEIR_OK;
     weir_json_put_int(e, "step", (int64_t)t->step);
-    weir_json_put_real(e, "epoch", (double)t->step / (double)t->epoch_steps);
+    weir_json_put_real(e, "epoch", weir_progress_epochs(t));
     weir_json_put_real(e, "loss", y->eval_loss);
     weir_json_put_text(e, "metric", weir_trainer_metric(t));
     weir_json_put_real(e, "value", y->value);

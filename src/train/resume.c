@@ -4,6 +4,7 @@
 #include "core/vec.h"
 #include "train/checkpoint.h"
 #include "train/gather.h"
+#include "train/progress.h"
 #include "train/report.h"
 #include "train/warn.h"
 #include <stdlib.h>
@@ -56,6 +57,9 @@ static weir_err write_checkpoint(weir_trainer *t, weir_journal *journal, weir_ga
     weir_ckpt_info info = {.step = t->step,
                            .seed = (uint64_t)set->seed,
                            .samples = t->samples,
+                           .epoch = t->cursor.epoch,
+                           .used = t->cursor.used,
+                           .rows = t->cursor.rows,
                            .workers = t->all.size,
                            .model = set->model,
                            .data = set->data,
@@ -121,5 +125,6 @@ weir_err weir_resume_load(weir_trainer *t)
     if (left && t->all.me == 0)
         weir_log(WEIR_LOG_WARN, "train",
                  "%s: %zu fields of the saved state are not used by these settings", path, left);
+    WEIR_TRY(weir_progress_resume(t, &info));
     return agree_step(t);
 }

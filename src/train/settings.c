@@ -145,18 +145,13 @@ static weir_err read_line(weir_settings *s, char *line, const char *path, int nu
     return err ? weir_fail_in(err, "%s:%d", path, number) : WEIR_OK;
 }
 
-static weir_err read_file(weir_settings *s, const char *path, const char *const *skip)
+/* A config's text, cut in place; `path` is for messages. */
+static weir_err read_text(weir_settings *s, char *text, const char *path, const char *const *skip)
 {
     uint64_t before = s->given;
-    char *text, *line;
-    size_t n;
+    char *line = text;
     weir_err err = WEIR_OK;
 
-    if (weir_file_read(path, 1 << 20, &text, &n))
-        return weir_fail(WEIR_USAGE, "--config: %s", weir_why_text());
-    if (strlen(text) != n)
-        err = weir_fail(WEIR_USAGE, "%s: a zero byte in a config file", path);
-    line = text;
     for (int number = 1; line && !err; number++) {
         char *next = strchr(line, '\n');
         if (next)
@@ -167,8 +162,31 @@ static weir_err read_file(weir_settings *s, const char *path, const char *const 
         s->given |= given;
         line = next;
     }
+    return err;
+}
+
+static weir_err read_file(weir_settings *s, const char *path, const char *const *skip)
+{
+    char *text;
+    size_t n;
+    weir_err err;
+
+    if (weir_file_read(path, 1 << 20, &text, &n))
+        return weir_fail(WEIR_USAGE, "--config: %s", weir_why_text());
+    err = strlen(text) != n ? weir_fail(WEIR_USAGE, "%s: a zero byte in a config file", path)
+                            : read_text(s, text, path, skip);
     free(text);
     return err;
+}
+
+weir_err weir_settings_parse(const char *text, weir_arena *arena, weir_settings *s)
+{
+    char *copy = weir_copy_text(arena, text);
+
+    if (!copy)
+        return weir_fail_nomem(strlen(text));
+    WEIR_TRY(weir_settings_init(s, arena));
+    return read_text(s, copy, "the settings of a checkpoint", NULL);
 }
 
 weir_err weir_settings_read(weir_settings *s, const char *path) { return read_file(s, path, NULL); }

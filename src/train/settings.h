@@ -27,6 +27,8 @@ weir_err weir_settings_set(weir_settings *, const char *key, const char *value);
 /* `key value` a line, # comments. Keys that were given before are left alone, so that flags win.
  * Errors name file and line. */
 weir_err weir_settings_read(weir_settings *, const char *path);
+/* The settings that weir_settings_text wrote. */
+weir_err weir_settings_parse(const char *text, weir_arena *, weir_settings *);
 /* With --resume: what DIR/config says, where the user said nothing; --out becomes DIR where none
  * was given. */
 weir_err weir_settings_resume(weir_settings *);

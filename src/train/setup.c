@@ -3,7 +3,7 @@
 #include "core/hash.h"
 #include "nn/share.h"
 #include "nn/zoo.h"
-#include "train/trainer.h"
+#include "train/progress.h"
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -31,16 +31,7 @@ static weir_err open_data(weir_trainer *t)
     const weir_settings *s = t->set;
 
     WEIR_TRY(weir_data_open(s->data, &(weir_data_need){.batch = s->batch}, t->arena, &t->data));
-    t->plan = (weir_plan){.seed = (uint64_t)s->seed,
-                          .count = t->data.facts.count[WEIR_TRAIN],
-                          .batch = (uint64_t)s->batch,
-                          .streams = (uint64_t)t->data.facts.streams[WEIR_TRAIN],
-                          .rank = weir_net_rank(t->net),
-                          .size = weir_net_size(t->net),
-                          .micro = (int)s->accumulate};
-    t->epoch_steps = weir_plan_epoch_steps(&t->plan);
-    t->steps = s->steps ? (uint64_t)s->steps : (uint64_t)s->epochs * t->epoch_steps;
-    return weir_rate_open(s->lr, t->steps, t->epoch_steps, t->arena, &t->rate);
+    return weir_progress_open(t);
 }
 
 static weir_err sum_for_model(void *trainer, double *x, size_t n)
@@ -56,9 +47,10 @@ static weir_err name_streams(weir_trainer *t)
 
     if (!t->data.facts.streams[WEIR_TRAIN])
         return WEIR_OK;
-    weir_plan_share(&t->plan, 0, 0, &first, &n);
+    weir_cursor begin = weir_plan_at(&t->plan, 0);
+    weir_plan_share(&t->plan, begin, 0, &first, &n);
     for (int m = 0; m < t->plan.micro; m++) {
-        weir_plan_share(&t->plan, 0, m, &at, &n);
+        weir_plan_share(&t->plan, begin, m, &at, &n);
         count += (uint64_t)n;
     }
     return weir_model_streams(t->model, first, count, (uint64_t)t->data.facts.streams[WEIR_TRAIN]);
@@ -349,15 +341,17 @@ weir_err weir_trainer_open(weir_trainer *t)
 /* Every size of batch that training meets, so that no step makes anything. */
 static weir_err prepare(weir_trainer *t)
 {
-    uint64_t last = t->epoch_steps - 1, first;
+    const weir_plan *p = &t->plan;
+    weir_cursor begin = weir_plan_at(p, 0),
+                met[] = {begin, weir_plan_last(p, begin), weir_plan_last(p, t->cursor)};
+    uint64_t first;
     int n;
 
-    for (int m = 0; m < t->plan.micro; m++) {
-        weir_plan_share(&t->plan, 0, m, &first, &n);
-        WEIR_TRY(weir_model_prepare(t->model, n));
-        weir_plan_share(&t->plan, last, m, &first, &n);
-        WEIR_TRY(weir_model_prepare(t->model, n));
-    }
+    for (int i = 0; i < 3; i++)
+        for (int m = 0; m < p->micro; m++) {
+            weir_plan_share(p, met[i], m, &first, &n);
+            WEIR_TRY(weir_model_prepare(t->model, n));
+        }
     return WEIR_OK;
 }
 
@@ -367,7 +361,8 @@ weir_err weir_trainer_begin(weir_trainer *t)
         return WEIR_OK;
     WEIR_TRY(prepare(t));
     weir_model_refresh(t->model);
-    return weir_loader_open(t->rt, &t->data, &t->plan, t->step, LOADER_AHEAD, &t->loader);
+    return weir_loader_open(t->rt, &t->data, &t->plan, (weir_loader_from){t->cursor, t->step},
+                            LOADER_AHEAD, &t->loader);
 }
 
 static weir_err close_exchange(void *trainer)

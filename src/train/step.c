@@ -3,7 +3,7 @@
  *   begin: what is fixed for all of it
  *   data -> forward -> backward -> bucket full -> comm task: exchange   (while backward goes on)
  *   all buckets in -> finish: the exchange commits -> commit: layer state -> parameters ready */
-#include "train/trainer.h"
+#include "train/progress.h"
 #include <math.h>
 
 static float *notes(const weir_trainer *t) { return t->grad + t->params; }
@@ -26,7 +26,7 @@ static uint64_t own_samples(const weir_trainer *t)
     int n;
 
     for (int m = 0; m < t->plan.micro; m++) {
-        weir_plan_share(&t->plan, t->step, m, &first, &n);
+        weir_plan_share(&t->plan, t->cursor, m, &first, &n);
         samples += (uint64_t)n;
     }
     return samples;
@@ -34,10 +34,10 @@ static uint64_t own_samples(const weir_trainer *t)
 
 static void begin_step(weir_trainer *t)
 {
-    uint64_t samples = weir_plan_samples(&t->plan, t->step);
+    uint64_t samples = weir_plan_samples(&t->plan, t->cursor);
     weir_turn turn = {.step = t->step,
-                      .epochs = t->steady ? 1e9 : (double)t->step / (double)t->epoch_steps,
-                      .rate = weir_rate_at(&t->rate, t->step)};
+                      .epochs = t->steady ? 1e9 : weir_progress_epochs(t),
+                      .rate = weir_progress_rate(t)};
 
     t->now = (weir_step){
         .begun = weir_now(t->rt),
@@ -134,12 +134,12 @@ static weir_err forward(weir_trainer *t, int m)
                       .seed = t->plan.seed,
                       .step = t->step,
                       .micro = m,
-                      .fresh = t->step % t->epoch_steps == 0};
+                      .fresh = t->cursor.used == 0};
     const weir_batch *b;
     int n;
 
     WEIR_TRY(weir_loader_next(t->loader, &b));
-    weir_plan_share(&t->plan, t->step, m, &pass.first, &n);
+    weir_plan_share(&t->plan, t->cursor, m, &pass.first, &n);
     weir_model_batch batch = {
         .n = b->n, .x = b->x, .token = b->token, .label = b->label, .value = b->value};
     weir_trainer_heed(t, &pass);
@@ -214,8 +214,7 @@ static void commit_step(weir_trainer *t)
     weir_profile_over(t->profile, WEIR_COST_BACK + t->stages + 1);
     weir_profile_commit(t->profile);
     count_traffic(&t->traffic, &t->now, weir_lane_warm(&t->lane[0], t->now.commit.turn));
-    t->step++;
-    t->samples += t->now.samples;
+    weir_progress_advance(t);
 }
 
 weir_err weir_trainer_step(weir_trainer *t, weir_step_report *whole)

@@ -1,6 +1,6 @@
 /* step_report.c - what a step came to. Its bytes are known only when the next step's notes are in:
  * until then the trainer keeps the report, and hands it out whole. */
-#include "train/trainer.h"
+#include "train/progress.h"
 #include <math.h>
 
 /* What codecs have counted; the next step's count begins anew. */
@@ -36,7 +36,7 @@ void weir_step_report_make(weir_trainer *t)
 
     t->pending = (weir_step_report){.step = t->step,
                                     .samples = s->samples,
-                                    .epoch = (double)t->step / (double)t->epoch_steps,
+                                    .epoch = weir_progress_epochs(t),
                                     .loss = weir_trainer_loss(t),
                                     .rate = s->commit.rate,
                                     .norm = s->commit.norm,

@@ -12,6 +12,7 @@
 #include "train/notes.h"
 #include "train/profile.h"
 #include "train/settings.h"
+#include "train/warn.h"
 #include <stdatomic.h>
 
 /* What a step came to, the same on all ranks but for the times. */
@@ -76,13 +77,15 @@ typedef struct weir_trainer {
     const weir_exchange *exchange;
     void *exchanger;
     weir_rate_use rate;
-    uint64_t epoch_steps, steps; /* of an epoch, of the whole run */
-    uint64_t step, samples;      /* committed so far */
+    uint64_t epoch_steps, steps; /* of an epoch; of the whole run */
+    uint64_t step, samples;      /* committed so far; progress.h */
+    weir_cursor cursor;          /* and where in the data that is */
     weir_step now;
     weir_traffic traffic;
     int stopped; /* the signal that all ranks agreed to stop for */
     /* what steps cost: taken down (in a real world) or spent (in a simulated one). NULL: neither */
     weir_profile *profile;
+    weir_warned warned;   /* before there was a journal */
     weir_replica replica; /* what is compared every now and then */
     /* of the last step, without the bytes, which the next one brings; its step is 0: there is
      * none */
@@ -94,7 +97,7 @@ typedef struct weir_trainer {
  * case. */
 weir_err weir_trainer_open(weir_trainer *);
 void weir_trainer_close(weir_trainer *);
-/* Begins at t->step: opens the loader there. */
+/* Begins at t->cursor: opens the loader there. */
 weir_err weir_trainer_begin(weir_trainer *);
 /* One step, a transaction: an error leaves parameters, optimiser and layer state as they were.
  * *whole is the report of the step before, if there is one that was not handed out (else its step

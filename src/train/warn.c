@@ -1,8 +1,20 @@
 /* warn.c - see warn.h. */
 #include "train/warn.h"
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+
+void weir_warned_add(weir_warned *w, const char *format, ...)
+{
+    va_list list;
+
+    if (w->n == WEIR_WARNED)
+        return;
+    va_start(list, format);
+    vsnprintf(w->text[w->n++], WEIR_WHY_MAX, format, list);
+    va_end(list);
+}
 
 static const double MUCH = 1; /* points of accuracy */
 

@@ -5,6 +5,14 @@
 #include "codec/codec.h"
 #include "optim/optim.h"
 
+/* What is to be said once there is somebody to say it to; more than fit are left out. */
+enum { WEIR_WARNED = 4 };
+typedef struct weir_warned {
+    int n;
+    char text[WEIR_WARNED][WEIR_WHY_MAX];
+} weir_warned;
+void weir_warned_add(weir_warned *, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
 enum { WEIR_WARNINGS = 3 };
 /* What the settings come to. */
 typedef struct weir_plans {
