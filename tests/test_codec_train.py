@@ -3,7 +3,19 @@ numbers of workers lose nothing."""
 import os, shutil
 import numpy as np
 import pytest
-from weirlib import SMALL, distance, end, events, tensors, train, weights, weir
+from weirlib import (
+    SMALL,
+    SMOOTH,
+    distance,
+    end,
+    events,
+    listed,
+    rounding,
+    tensors,
+    train,
+    weights,
+    weir,
+)
 
 CODECS = [
     'half',
@@ -23,20 +35,15 @@ CODECS = [
     'powersgd:warmup=0',
     'powersgd:warmup=0.2',
 ]
-COMMON = [
-    '--model',
-    'lenet',
-    '--data',
-    SMALL,
-    '--batch',
-    32,
-    '--optim',
-    'sgd:momentum=0.9,decay=1e-4',
-    '--threads',
-    1,
-    '--lr',
-    0.01,
-]
+OPTIONS = f'--data {SMALL} --batch 32 --optim sgd:momentum=0.9,decay=1e-4 --threads 1 --lr 0.01'
+COMMON = ['--model', 'lenet', *OPTIONS.split()]
+# where two ways must come to the same but for rounding
+NO_GATES = ['--model', SMOOTH, *OPTIONS.split()]
+
+
+def test_every_codec_is_tried():
+    """`none` has nothing to hold back, and `auto` takes some of the others: test_choose.py"""
+    assert {c.split(':')[0] for c in CODECS} | {'none', 'auto'} == set(listed('codec'))
 
 
 @pytest.mark.parametrize('codec', CODECS)
@@ -58,13 +65,15 @@ def test_replicas_agree_and_resume(tmp_path, codec):
     [
         'topk:density=1,warmup=0,mask=no',
         'topk:density=1,warmup=0,select=exact,mask=no',
+        'dgc:density=1,warmup=0,ramp=0,mask=no',
+        'redsync:density=1,quantise=no,warmup=0,ramp=0,mask=no',
         'powersgd:65536,correct=no,warmup=0',
     ],
 )
 def test_off_is_dense(tmp_path, codec):
-    train(tmp_path / 'dense', '--steps', 20, '--workers', 3, '--coll', 'ring', *COMMON)
-    train(tmp_path / 'coded', '--steps', 20, '--workers', 3, '--codec', codec, *COMMON)
-    assert distance(weights(tmp_path / 'coded'), weights(tmp_path / 'dense')) <= 1e-5
+    train(tmp_path / 'dense', '--steps', 20, '--workers', 3, '--coll', 'ring', *NO_GATES)
+    train(tmp_path / 'coded', '--steps', 20, '--workers', 3, '--codec', codec, *NO_GATES)
+    assert distance(weights(tmp_path / 'coded'), weights(tmp_path / 'dense')) <= rounding(20)
 
 
 @pytest.mark.parametrize('codec', ['strom:warmup=0.1', 'onebit:warmup=0', 'dgc:warmup=0.1,ramp=0'])
@@ -112,37 +121,26 @@ def test_machines_first(tmp_path, codec):
     )
 
 
-@pytest.mark.parametrize('clip', [[], ['--clip', 0.5]])
+@pytest.mark.parametrize('clip', [[], ['--clip', 0.05]])
 def test_one_machine_is_dense(tmp_path, clip):
-    train(tmp_path / 'dense', '--steps', 20, '--workers', 3, *clip, *COMMON)
-    train(
-        tmp_path / 'coded',
-        '--steps',
-        20,
-        '--workers',
-        3,
-        '--codec',
-        'strom:warmup=0.1',
-        '--exchange',
-        'allreduce:hier=yes',
-        *clip,
-        *COMMON,
-    )
-    assert distance(weights(tmp_path / 'coded'), weights(tmp_path / 'dense')) <= 1e-5
+    one = ['--exchange', 'allreduce:hier=yes', '--codec', 'strom:warmup=0.1']
+    train(tmp_path / 'dense', '--steps', 20, '--workers', 3, *clip, *NO_GATES)
+    train(tmp_path / 'coded', '--steps', 20, '--workers', 3, *one, *clip, *NO_GATES)
+    assert distance(weights(tmp_path / 'coded'), weights(tmp_path / 'dense')) <= rounding(20)
 
 
 def test_the_log_tells_of_the_codec(tmp_path):
+    """an epoch has 32 steps, so that 4 are dense"""
     out = tmp_path / 'run'
-    train(out, '--steps', 20, '--workers', 3, '--codec', 'strom:warmup=0.1', *COMMON)
-    last = events(out, 'step')[-1]
-    assert (
-        last['residual_norm'] > 0
-        and last['codec_ms'] > 0
-        and last['wire_ms'] > 0
-        and last['sent_bytes'] < last['dense_bytes']
-    )
-    assert end(out)['ratio'] > 5
-    assert 0.002 < last['density'] < 0.05 and 0.3 < last['residual_over_tau'] < 100
+    train(out, '--steps', 20, '--workers', 3, '--codec', 'strom:warmup=0.1,ramp=0', *COMMON)
+    steps = events(out, 'step')
+    assert [e['density'] == 1 for e in steps] == [k < 4 for k in range(20)]
+    after = steps[4:]
+    for e in after:
+        assert e['residual_norm'] > 0 and e['codec_ms'] > 0 and e['wire_ms'] > 0
+        assert e['residual_over_tau'] > 0 and e['sent_bytes'] < e['dense_bytes']
+    dense, sent = (sum(e[k] for e in after) for k in ('dense_bytes', 'sent_bytes'))
+    assert end(out)['ratio'] == pytest.approx(dense / sent, rel=1e-8)  # nine digits are written
 
 
 def test_the_log_tells_what_was_sent(tmp_path):
@@ -151,11 +149,11 @@ def test_the_log_tells_what_was_sent(tmp_path):
         train(out, '--steps', 12, '--workers', 2, '--codec', codec, *COMMON)
         return events(out, 'step')
 
-    # exactly so many: one in ten of each tensor (60,000 elements and more: rounding does not count)
-    assert all(
-        abs(e['density'] - 0.1) < 1e-3 and e['residual_over_tau'] is None
-        for e in steps('topk:select=exact,density=0.1,warmup=0,ramp=0')
-    )
+    # one in ten of each tensor that is large enough
+    sizes = [16 * 6 * 25, 120 * 400, 84 * 120, 10 * 84]
+    for e in steps('topk:select=exact,density=0.1,warmup=0,ramp=0'):
+        assert e['density'] == pytest.approx(sum(n // 10 for n in sizes) / sum(sizes), rel=1e-8)
+        assert e['residual_over_tau'] is None
     # an epoch has 32 steps: dense for two, then few
     warm = steps('redsync:warmup=0.0625,ramp=0,density=0.01')
     assert [e['density'] for e in warm[:2]] == [1, 1] and all(
@@ -182,43 +180,43 @@ def test_the_log_is_what_the_checkpoint_holds(tmp_path):
         for k, v in tensors(out / 'latest' / 'state.safetensors').items()
         if k.endswith('.residual')
     ]  # rank 0's
-    assert abs(steps[-1]['residual_norm'] / np.sqrt(sum(np.sum(v * v) for v in held)) - 1) < 1e-4
-    assert (
-        abs(steps[-1]['residual_over_tau'] / (max(np.abs(v).max() for v in held) / 1e-3) - 1) < 1e-4
-    )
+    # nine digits are written; the threshold is a float
+    norm, most = np.sqrt(sum(np.sum(v * v) for v in held)), max(np.abs(v).max() for v in held)
+    assert steps[-1]['residual_norm'] == pytest.approx(norm, rel=1e-8)
+    over = most / float(np.float32(1e-3))
+    assert steps[-1]['residual_over_tau'] == pytest.approx(over, rel=2**-23)
     assert all(e['codec_ms'] > 0 and e['wire_ms'] > 0 for e in steps)
     e = end(out)
-    assert abs(e['ratio_all'] / (e['dense_bytes'] / e['sent_bytes']) - 1) < 1e-3
-    assert (
-        e['dense_bytes'] >= sum(s['dense_bytes'] for s in steps) > 0
-        and 0 < sum(s['sent_bytes'] for s in steps) <= e['sent_bytes']
-    )
+    assert e['ratio_all'] == pytest.approx(e['dense_bytes'] / e['sent_bytes'], rel=1e-8)
+    assert e['dense_bytes'] == sum(s['dense_bytes'] for s in steps) > 0
+    assert e['sent_bytes'] == sum(s['sent_bytes'] for s in steps) > 0
+
+
+def waiting(out, workers):
+    """what all workers together hold back, and their momentum, by tensor"""
+    return {
+        name: value.astype(np.float64).reshape(workers, -1).sum(0)
+        for name, value in tensors(out / 'latest' / 'state.safetensors').items()
+        if name.endswith(('.residual', '.corrected'))
+    }
 
 
 def test_other_workers_take_over_all_that_waits(tmp_path):
-    # nothing is ever sent of what the codec has: all gradients wait, and their sum is that of
-    # whoever computed them
-    args = ['--steps', 8, '--workers', 4, '--codec', 'strom:tau=1e30,warmup=0', *COMMON]
+    """Nothing is ever sent of what the codec has: all gradients wait, and their sum is that of
+    whoever computed them. A gradient is a sum of 32 samples at up to 100 places: in another order
+    it differs by some sqrt(3200) roundings."""
+    args = ['--steps', 8, '--workers', 4, '--codec', 'strom:tau=1e30,warmup=0', *NO_GATES]
     train(tmp_path / '4', *args)
     shutil.copytree(tmp_path / '4', tmp_path / '3', symlinks=True)
     train(tmp_path / '3', '--resume', tmp_path / '3', '--workers', 3, '--steps', 9)
     shutil.copytree(tmp_path / '3', tmp_path / '5', symlinks=True)
     train(tmp_path / '5', '--resume', tmp_path / '5', '--workers', 5, '--steps', 10)
     train(tmp_path / '4', '--resume', tmp_path / '4', '--steps', 10)
-    same, other = (
-        {
-            k: v.astype(np.float64).reshape(n, -1).sum(0)
-            for k, v in tensors(tmp_path / str(n) / 'latest' / 'state.safetensors').items()
-            if k.endswith(('.residual', '.corrected'))
-        }
-        for n in (4, 5)
-    )
+    same, other = (waiting(tmp_path / str(n), n) for n in (4, 5))
     assert set(same) == set(other) and any(k.endswith('.corrected') for k in same)
     for k in same:
-        assert (
-            np.abs(same[k]).max() > 0
-            and np.abs(same[k] - other[k]).max() <= 1e-3 * np.abs(same[k]).max()
-        ), k
+        assert np.linalg.norm(same[k]) > 0
+        assert distance(other[k], same[k]) <= 3200**0.5 * 2**-24, k
 
 
 def test_another_rate_is_warned_of(tmp_path):
@@ -333,8 +331,15 @@ def test_momentum_is_not_taken_for_the_decays(tmp_path):
     assert 'weight.momentum is missing' in err and 'saved with --codec strom' in err
 
 
-@pytest.mark.parametrize('codec', ['strom:warmup=0,ramp=0', 'terngrad', 'onebit:warmup=0'])
-def test_one_worker_is_the_serial_trainer(tmp_path, codec):
-    train(tmp_path / 'dense', '--steps', 20, *COMMON)
-    train(tmp_path / 'coded', '--steps', 20, '--codec', codec, *COMMON)
-    assert distance(weights(tmp_path / 'coded'), weights(tmp_path / 'dense')) <= 1e-6
+@pytest.fixture(scope='module')
+def serial(tmp_path_factory):
+    out = tmp_path_factory.mktemp('serial') / 'run'
+    train(out, '--steps', 20, *NO_GATES)
+    return weights(out)
+
+
+@pytest.mark.parametrize('name', sorted({c.split(':')[0] for c in CODECS}))
+def test_one_worker_is_the_serial_trainer(tmp_path, serial, name):
+    """with momentum at the worker, its sums are rounded otherwise"""
+    train(tmp_path / 'run', '--steps', 20, '--codec', f'{name}:warmup=0', *NO_GATES)
+    assert distance(weights(tmp_path / 'run'), serial) <= rounding(20)

@@ -1,38 +1,25 @@
-"""p workers equal one: the law of a synchronous exchange, on whole programs.
-
-Plain SGD at a small rate: sums of floats in another order differ by rounding, and once in a while
-that carries one unit's input over zero; its gate then opens on one side only, and the runs part by
-1e-5 and more. These settings meet none; with momentum 0.9 some do, and --exact yes (test_exact.py)
-is the cure."""
+"""p workers equal one: the law of a synchronous exchange, on whole programs. What differs is
+rounding, and weirlib.rounding says how much that can be; test_exact.py has the law without it."""
 import pytest
-from weirlib import SMALL, distance, end, train, weights
+from weirlib import SMALL, SMOOTH, distance, end, listed, rounding, train, weights
 
-COMMON = [
-    '--data',
-    SMALL,
-    '--steps',
-    50,
-    '--optim',
-    'sgd',
-    '--lr',
-    0.01,
-    '--eval-every',
-    0,
-    '--threads',
-    1,
-]
+STEPS = 50
+COMMON = f'--data {SMALL} --steps {STEPS} --lr 0.01 --eval-every 0 --threads 1'.split()
+# every exchange, in all ways in which it is synchronous
+SYNCHRONOUS = {'allreduce': ['allreduce', 'allreduce:hier=yes,each=2'], 'peers': ['peers:bound=0']}
+TEXT = 'synth:tokens=50,length=12,count=640,test=64'
 
 
 @pytest.fixture(scope='module')
 def alone(tmp_path_factory):
-    """the weights of one worker, made once for each (model, batch, more)"""
+    """the weights of one worker, made once for each batch and more options"""
     made = {}
 
-    def get(model, batch, *more):
-        key = (model, batch, *more)
+    def get(batch, *more):
+        key = (batch, *more)
         if key not in made:
             out = tmp_path_factory.mktemp('alone') / 'run'
-            train(out, '--model', model, '--batch', batch, *COMMON, *more)
+            train(out, '--model', SMOOTH, '--batch', batch, *COMMON, *more)
             made[key] = weights(out)
         return made[key]
 
@@ -41,24 +28,41 @@ def alone(tmp_path_factory):
 
 @pytest.mark.parametrize('workers', [2, 3, 4, 7])
 @pytest.mark.parametrize('batch', [64, 96])
-@pytest.mark.parametrize('model', ['mlp', 'lenet'])
-def test_workers_equal_one(tmp_path, alone, model, batch, workers):
+def test_workers_equal_one(tmp_path, alone, batch, workers):
     out = tmp_path / 'run'
-    train(out, '--model', model, '--batch', batch, '--workers', workers, *COMMON)
-    assert distance(weights(out), alone(model, batch)) <= 1e-5
+    train(out, '--model', SMOOTH, '--batch', batch, '--workers', workers, *COMMON)
+    assert distance(weights(out), alone(batch)) <= rounding(STEPS)
     e = end(out)
-    assert e['replicas'] == 1 and e['workers'] == workers and e['steps'] == 50
-    n = e['dense_bytes']
-    assert n <= e['sent_bytes'] <= 1.01 * n + 50 * 2 * (workers - 1) * 64 and 0.98 < e['ratio'] <= 1
+    assert e['replicas'] == 1 and e['workers'] == workers and e['steps'] == STEPS
+    # a ring of floats: 2 (p - 1) times all elements, and the 16 notes of a step
+    assert e['dense_bytes'] == STEPS * 8 * (workers - 1) * 61706
+    assert e['sent_bytes'] == STEPS * 8 * (workers - 1) * (61706 + 16)
+    assert e['ratio'] == pytest.approx(61706 / (61706 + 16), rel=1e-8)  # nine digits are written
 
 
 @pytest.mark.sanitizer
-@pytest.mark.parametrize('workers,batch', [(7, 3), (4, 1), (3, 7), (4, 999)])
-def test_workers_without_samples(tmp_path, alone, workers, batch):
+@pytest.mark.parametrize('workers,batch,steps', [(7, 3, 50), (4, 1, 50), (3, 7, 50), (4, 999, 6)])
+def test_workers_without_samples(tmp_path, alone, workers, batch, steps):
     """batch 3 on 7 workers, the epoch's last step of 1 sample, batches that do not divide"""
+    out, long = tmp_path / 'run', ('--steps', steps)
+    train(out, '--model', SMOOTH, '--batch', batch, '--workers', workers, *COMMON, *long)
+    assert distance(weights(out), alone(batch, *long)) <= rounding(steps)
+    assert end(out)['replicas'] == 1
+
+
+def test_every_exchange_is_tried():
+    assert sorted(SYNCHRONOUS) == sorted(listed('exchange'))
+
+
+@pytest.mark.parametrize('exchange', sum(SYNCHRONOUS.values(), []))
+@pytest.mark.parametrize('optim', ['sgd', 'sgd:momentum=0.9,nesterov=yes,decay=1e-4'])
+def test_every_exchange(tmp_path, alone, exchange, optim):
+    """Those whose steps depend on quotients of sums (adam) are in test_exact.py: there a rounding of
+    a sum near zero is as large as a step."""
     out = tmp_path / 'run'
-    train(out, '--model', 'lenet', '--batch', batch, '--workers', workers, *COMMON)
-    assert distance(weights(out), alone('lenet', batch)) <= 1e-5
+    options = ['--exchange', exchange, '--optim', optim, '--workers', 4]
+    train(out, '--model', SMOOTH, '--batch', 64, *COMMON, *options)
+    assert distance(weights(out), alone(64, '--optim', optim)) <= rounding(STEPS)
     assert end(out)['replicas'] == 1
 
 
@@ -72,58 +76,37 @@ def test_second_run_repeats(tmp_path, workers):
 @pytest.mark.parametrize('workers', [1, 3])
 def test_accumulate_equals_whole(tmp_path, alone, workers):
     out = tmp_path / 'run'
-    train(out, '--model', 'lenet', '--batch', 64, '--workers', workers, '--accumulate', 3, *COMMON)
-    assert distance(weights(out), alone('lenet', 64)) <= 1e-5
+    options = ['--batch', 64, '--workers', workers, '--accumulate', 3]
+    train(out, '--model', SMOOTH, *options, *COMMON)
+    assert distance(weights(out), alone(64)) <= rounding(STEPS)
 
 
 def test_clip(tmp_path, alone):
-    """a tight bound changes the run, and changes it alike for any number of workers"""
-    out = tmp_path / 'run'
-    train(out, '--model', 'lenet', '--batch', 64, '--workers', 3, '--clip', 0.05, *COMMON)
-    assert distance(weights(out), alone('lenet', 64, '--clip', 0.05)) <= 1e-5
-    assert distance(weights(out), alone('lenet', 64)) > 1e-3
+    """A tight bound changes the run, and changes it alike for any number of workers. Every step of
+    the clipped run moves the weights by at most 0.01 * 0.05, so it ends that far from the start;
+    the other one's gradients are at least twice as long, and it is further away."""
+    out, bound = tmp_path / 'run', ('--clip', 0.05)
+    train(out, '--model', SMOOTH, '--batch', 64, '--workers', 3, *bound, *COMMON)
+    clipped, free = weights(out), alone(64)
+    assert distance(clipped, alone(64, *bound)) <= rounding(STEPS)
+    train(tmp_path / 'start', '--model', SMOOTH, '--batch', 64, *COMMON, '--lr', 1e-30)
+    begun = weights(tmp_path / 'start')
+    most = STEPS * 0.01 * 0.05 / (begun**2).sum() ** 0.5
+    assert distance(clipped, begun) <= most + rounding(STEPS) < distance(free, begun)
 
 
 def test_seed_matters(tmp_path):
     for seed in (1, 2):
-        train(tmp_path / str(seed), '--model', 'lenet', '--batch', 64, '--seed', seed, *COMMON)
+        train(tmp_path / str(seed), '--model', SMOOTH, '--batch', 64, '--seed', seed, *COMMON)
     assert end(tmp_path / '1')['params_hash'] != end(tmp_path / '2')['params_hash']
 
 
-TEXT = 'synth:tokens=50,length=12,count=640,test=64'
-COLOURS = 'synth:shape=3x32x32,classes=10,count=640,test=64'
-
-
-@pytest.mark.parametrize(
-    'model,data,batch,exact',
-    [
-        ('resnet20:sync=1', COLOURS, 64, 'yes'),
-        ('lstm-small:width=64', TEXT, 16, 'no'),
-        ('gpt:width=32,depth=2', TEXT, 16, 'no'),
-    ],
-)
-def test_four_workers_equal_one(tmp_path, model, data, batch, exact):
+@pytest.mark.parametrize('model', ['lstm-small:width=64', 'gpt:width=32,depth=2'])
+def test_sequences(tmp_path, model):
+    """text is cut into streams, and a worker has whole ones"""
     for workers in (1, 4):
-        train(
-            tmp_path / str(workers),
-            '--model',
-            model,
-            '--data',
-            data,
-            '--batch',
-            batch,
-            '--steps',
-            20,
-            '--lr',
-            0.01,
-            '--threads',
-            1,
-            '--eval-every',
-            0,
-            '--workers',
-            workers,
-            '--exact',
-            exact,
-        )
+        options = f'--model {model} --data {TEXT} --batch 16 --steps 20 --lr 0.01 --eval-every 0'
+        options += f' --threads 1 --workers {workers}'
+        train(tmp_path / str(workers), *options.split())
     assert end(tmp_path / '4')['replicas'] == 1
-    assert distance(weights(tmp_path / '4'), weights(tmp_path / '1')) <= 1e-5
+    assert distance(weights(tmp_path / '4'), weights(tmp_path / '1')) <= rounding(20)

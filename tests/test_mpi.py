@@ -9,12 +9,15 @@ from weirlib import (
     FLAVOUR,
     ROOT,
     SMALL,
+    SMOOTH,
     alive,
     children,
+    distance,
     end,
     environment,
     events,
     leftovers,
+    rounding,
     train,
     wait_for,
     weights,
@@ -200,13 +203,15 @@ def test_training_equals_zmq(mpi, tmp_path, model, data):
 
 @pytest.mark.sanitizer
 def test_training_by_mpis_collectives(mpi, tmp_path):
+    """MPI adds in an order of its own"""
+    args = [*COMMON, '--model', SMOOTH, '--steps', 50]
     code, out, err = mpi.end(
-        3, mpi.weir, 'train', *COMMON, '--steps', 50, '--coll', 'mpi', '--out', tmp_path / 'mpi'
+        3, mpi.weir, 'train', *args, '--coll', 'mpi', '--out', tmp_path / 'mpi'
     )
     assert code == 0, out + err
-    train(tmp_path / 'one', *COMMON, '--steps', 50)
-    w, one = weights(tmp_path / 'mpi'), weights(tmp_path / 'one')
-    assert end(tmp_path / 'mpi')['replicas'] == 1 and abs(w - one).max() <= 1e-4 * abs(one).max()
+    train(tmp_path / 'one', *args)
+    assert end(tmp_path / 'mpi')['replicas'] == 1
+    assert distance(weights(tmp_path / 'mpi'), weights(tmp_path / 'one')) <= rounding(50)
 
 
 @pytest.mark.parametrize('trial', range(6))

@@ -1,5 +1,5 @@
 """Runs the program as a user would, and reads what it leaves."""
-import glob, json, os, random, signal, socket, struct, subprocess, tempfile, time
+import glob, json, os, random, re, signal, socket, struct, subprocess, tempfile, time
 import numpy as np
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -7,6 +7,8 @@ WEIR = os.environ.get('WEIR_BIN', os.path.join(ROOT, 'build/release/weir'))
 FLAVOUR = os.environ.get('WEIR_FLAVOUR', 'release')
 # a learnable set that ends an epoch within a few steps, the last one short
 SMALL = 'synth:shape=1x28x28,classes=10,count=1000,test=200'
+# a model in which nothing tips over when sums are rounded otherwise: see `rounding`
+SMOOTH = os.path.join(ROOT, 'tests/smooth.net')
 
 
 def environment(**more):
@@ -105,13 +107,35 @@ def tensors(path):
     }
 
 
-def weights(out):
+def floats(out):
+    """all weights of the last checkpoint, in the order of their names"""
     w = tensors(f'{out}/latest/model.safetensors')
-    return np.concatenate([w[k].ravel() for k in sorted(w)]).astype(np.float64)
+    return np.concatenate([w[k].ravel() for k in sorted(w)])
+
+
+def weights(out):
+    return floats(out).astype(np.float64)
 
 
 def distance(a, b):
     return np.linalg.norm(a - b) / np.linalg.norm(b)
+
+
+def rounding(steps):
+    """How far apart two runs may be (by `distance`) that add the same terms in another order.
+
+    A step rounds a weight by at most u = 2^-24 of it, as likely up as down: by u / sqrt(3) in the
+    root mean square. Roundings of different steps, and of two runs, do not know of each other, and
+    there are so many weights that chance evens out: sqrt(2 steps / 3) u. The gradient's rounding is
+    far below that once a small rate has scaled it. This holds where nothing tips over: a relu whose
+    input is carried over zero opens a gate on one side only, and the runs part by 1e-5 and more.
+    Hence SMOOTH, or --exact yes, where there is no rounding."""
+    return (2 * steps / 3) ** 0.5 * 2**-24
+
+
+def listed(axis):
+    """the names of an axis' variants, as the program lists them"""
+    return re.findall(r'^  (\S+) ', weir('list', axis)[0], re.M)
 
 
 def children(pid):
