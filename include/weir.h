@@ -55,7 +55,8 @@ const char *weir_version(void);
 weir_err weir_run_new(weir_run **run);
 /* `key` is an option of `weir train` without its dashes. The value is copied. */
 weir_err weir_run_set(weir_run *run, const char *key, const char *value);
-/* Called for every line of the log, as one JSON object, on rank 0. May be NULL. */
+/* Called for every line of the log, as one JSON object, on the rank that leads (`leader`,
+ * 0). May be NULL. */
 void weir_run_on_event(weir_run *run, void (*event)(void *arg, const char *json), void *arg);
 /* Trains, in this process: alone, or as the rank that a launcher's variables name. */
 weir_err weir_run_train(weir_run *run, weir_result *result);

@@ -162,7 +162,7 @@ bool cli_launch(int argc, char **argv, const weir_settings *s, int *code)
     signal(SIGPIPE, SIG_IGN); /* a reader that is gone is no reason to stop the run */
     all[0] = "weir";
     memcpy(all + 1, argv, (size_t)argc * sizeof *all);
-    err = weir_launch((int)s->workers, all, code);
+    err = weir_launch((int)s->workers, (int)s->leader, all, code);
     if (err)
         *code = cli_end(err);
     free(all);

@@ -58,7 +58,7 @@ static void tell_rows(const choice *c, const weir_group *g)
     char text[400] = "";
     size_t n = 0;
 
-    if (g->me || !weir_log_on(WEIR_LOG_INFO, "coll"))
+    if (!weir_group_leads(g) || !weir_log_on(WEIR_LOG_INFO, "coll"))
         return;
     for (int i = 0; i < c->rows && n < sizeof text; i++)
         n += (size_t)snprintf(text + n, sizeof text - n,
@@ -159,7 +159,7 @@ static void tell_times(const choice *c, const weir_group *g, size_t bytes, const
     char text[600] = "";
     size_t n = 0;
 
-    if (g->me || !weir_log_on(WEIR_LOG_INFO, "coll"))
+    if (!weir_group_leads(g) || !weir_log_on(WEIR_LOG_INFO, "coll"))
         return;
     for (int i = 0; i < c->uses && n < sizeof text; i++)
         n += (size_t)snprintf(text + n, sizeof text - n, "%s%s %.1f us", i ? ", " : "",

@@ -64,7 +64,7 @@ static weir_err init(void *self, const weir_exchange_env *env)
     }
     if (x->levels)
         WEIR_TRY(weir_hier_open(&x->level, env->same, env->coll, x->each, env->arena));
-    if (x->levels && x->level.machines.count == 1 && env->same->me == 0)
+    if (x->levels && x->level.machines.count == 1 && weir_group_leads(env->same))
         weir_log(WEIR_LOG_WARN, "exchange",
                  "--exchange allreduce:hier=yes: all workers are on one machine, and nothing is "
                  "compressed");

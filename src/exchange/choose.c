@@ -250,7 +250,7 @@ static void tell(const weir_choose *c)
     char text[400] = "";
     size_t n = 0;
 
-    if (c->env.same->me || !weir_log_on(WEIR_LOG_INFO, "codec"))
+    if (!weir_group_leads(c->env.same) || !weir_log_on(WEIR_LOG_INFO, "codec"))
         return;
     for (int k = 0; k < c->policies && n < sizeof text; k++)
         if (k < c->plain || c->policy[k].tried)

@@ -385,7 +385,7 @@ static void clean_up(launch *l)
     free(l->child);
 }
 
-weir_err weir_launch(int workers, char **argv, int *code)
+weir_err weir_launch(int workers, int leader, char **argv, int *code)
 {
     launch l;
     struct pollfd *set;
@@ -399,6 +399,7 @@ weir_err weir_launch(int workers, char **argv, int *code)
     if (!set)
         return err;
     if (!err) {
+        l.env.leader = leader;
         err = start_all(&l, argv);
         for (int r = 0; err && r < l.size; r++)
             end(&l.child[r]); /* a rank could not be started: the others go */

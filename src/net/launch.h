@@ -3,11 +3,11 @@
  * The launcher calls nothing that makes threads. Ranks are its direct children, started in rank
  * order, with RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT and WEIR_RUN
  * set, and OMP_WAIT_POLICY=passive unless the user chose. It forwards SIGINT, SIGTERM and the
- * others a user may send; passes on what ranks print (rank 0 as it is, the others behind "[rank]
- * "); and when one fails, gives the rest a moment to leave by themselves, ends those that do not
- * (SIGKILL for stopped ones), removes the run's directory, and prints the first failure in one
- * line: rank, host, pid, phase, step, code, followed by that rank's last lines if it left any. Its
- * code is that of the first failure, 10 where a rank died by a signal.
+ * others a user may send; passes on what ranks print (the leader's as it is, the others' behind
+ * "[rank] "); and when one fails, gives the rest a moment to leave by themselves, ends those that
+ * do not (SIGKILL for stopped ones), removes the run's directory, and prints the first failure in
+ * one line: rank, host, pid, phase, step, code, followed by that rank's last lines if it left any.
+ * Its code is that of the first failure, 10 where a rank died by a signal.
  *
  * Ranks hold a pipe of the launcher's: when it closes, the launcher is gone, and they leave at
  * once. They show their phase on a page of memory that they share with the launcher (an inherited
@@ -18,7 +18,7 @@
 
 /* Runs `argv` (argv[0] is ignored: it is this program) as `workers` ranks; *code is what to exit
  * with. */
-weir_err weir_launch(int workers, char **argv, int *code);
+weir_err weir_launch(int workers, int leader, char **argv, int *code);
 
 /* The rank's side: the inherited page and pipe; all zero or -1 when there was no such launcher. */
 typedef struct weir_launched {

@@ -67,12 +67,12 @@ static void become_rank(int rank, const weir_run_env *env, const sigset_t *mask,
     _exit(WEIR_FAILED);
 }
 
-static void watch_pipe(weir_lines *l, int from, int to, int rank)
+static void watch_pipe(weir_lines *l, int from, int to, int rank, bool plain)
 {
     fcntl(from, F_SETFL, O_NONBLOCK);
     l->from = from;
     l->to = to;
-    if (rank)
+    if (!plain)
         snprintf(l->prefix, sizeof l->prefix, "[%d] ", rank);
 }
 
@@ -81,24 +81,25 @@ weir_err weir_child_start(weir_child *c, int rank, const weir_run_env *env, cons
 {
     pid_t launcher = getpid();
     int out[2] = {-1, -1}, err[2];
+    bool plain = rank == env->leader;
 
     if (pipe2(err, O_CLOEXEC))
         return weir_fail(WEIR_FAILED, "no pipe for rank %d: %s", rank, strerror(errno));
-    /* rank 0 writes to our own standard output: its progress is not a line */
-    if (rank && pipe2(out, O_CLOEXEC)) {
+    /* the leader writes to our own standard output: its progress is not a line */
+    if (!plain && pipe2(out, O_CLOEXEC)) {
         close(err[0]);
         close(err[1]);
         return weir_fail(WEIR_FAILED, "no pipe for rank %d: %s", rank, strerror(errno));
     }
     c->rank = rank;
-    watch_pipe(&c->err, err[0], STDERR_FILENO, rank);
-    if (rank)
-        watch_pipe(&c->out, out[0], STDOUT_FILENO, rank);
+    watch_pipe(&c->err, err[0], STDERR_FILENO, rank, plain);
+    if (!plain)
+        watch_pipe(&c->out, out[0], STDOUT_FILENO, rank, plain);
     c->pid = fork();
     if (!c->pid)
         become_rank(rank, env, mask, argv, launcher, out[1], err[1]);
     close(err[1]);
-    if (rank)
+    if (!plain)
         close(out[1]);
     if (c->pid < 0)
         return weir_fail(WEIR_FAILED, "rank %d cannot be started: %s", rank, strerror(errno));

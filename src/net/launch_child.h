@@ -9,6 +9,7 @@
 /* What all ranks of a run are given. */
 typedef struct weir_run_env {
     int size;
+    int leader;          /* what this rank prints is for people as it is (mesh.h) */
     int board, lifeline; /* descriptors that ranks inherit; closed on exec everywhere else */
     char dir[128];
 } weir_run_env;

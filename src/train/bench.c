@@ -54,12 +54,12 @@ typedef struct timed {
 /* As `end` of a run's log, with the options measured. Nothing is evaluated. */
 static void put_train(weir_json *j, const weir_trainer *t, const weir_bench *b, const timed *m)
 {
-    double dense = 8.0 * (double)t->params * (t->all.size - 1) * (double)b->steps,
+    double dense = 8.0 * (double)t->params * (t->mesh.all.size - 1) * (double)b->steps,
            ratio = m->sent > 0 ? dense / m->sent : 1;
     char hash[24];
 
     snprintf(hash, sizeof hash, "%016llx", (unsigned long long)weir_trainer_hash(t));
-    weir_json_put_int(j, "workers", t->all.size);
+    weir_json_put_int(j, "workers", t->mesh.all.size);
     weir_json_put_int(j, "steps", (int64_t)b->steps);
     weir_json_put_int(j, "samples", (int64_t)m->samples);
     weir_json_put_real(j, "wall_s", m->wall_s);
@@ -143,8 +143,8 @@ static weir_err report_steps(const weir_trainer *t, const weir_bench *b, const t
     snprintf(text, sizeof text,
              "%s: %.60s, batch %lld, %d worker%s x %d thread%s: %.3f ms a step%s, %.1f samples/s, "
              "%.0f MiB",
-             b->kind, t->set->model, (long long)t->set->batch, t->all.size,
-             t->all.size > 1 ? "s" : "", t->threads, t->threads > 1 ? "s" : "",
+             b->kind, t->set->model, (long long)t->set->batch, t->mesh.all.size,
+             t->mesh.all.size > 1 ? "s" : "", t->threads, t->threads > 1 ? "s" : "",
              m->seconds / (double)b->steps * 1e3, clock, (double)m->samples / m->seconds,
              weir_peak_rss_mib());
     return weir_bench_print(b->out, j, b->json, text);
@@ -157,8 +157,9 @@ static weir_err save_profile(weir_trainer *t)
         return WEIR_OK;
     WEIR_TRY(weir_trainer_sum(t, t->profile->second, weir_profile_pieces(t->profile)));
     WEIR_TRY(weir_trainer_sum(t, &t->profile->samples, 1));
-    t->profile->steps *= t->all.size;
-    return t->all.me ? WEIR_OK : weir_profile_save(t->profile, t->set->profile);
+    t->profile->steps *= t->mesh.all.size;
+    return weir_group_leads(&t->mesh.all) ? weir_profile_save(t->profile, t->set->profile)
+                                          : WEIR_OK;
 }
 
 /* Steps that are not timed: memory is touched for the first time, codecs are tried. */
@@ -181,7 +182,7 @@ static weir_err run_in(weir_trainer *t, const weir_choice **choice)
  * watched, worker. */
 static weir_err watch(weir_trainer *t, double *took, int steps, timed *m)
 {
-    int size = t->all.size;
+    int size = t->mesh.all.size;
 
     WEIR_TRY(weir_trainer_sum(t, took, WATCHES * size * steps));
     for (int i = 0; i < steps * WATCHES; i++) {
@@ -204,7 +205,7 @@ typedef struct watched {
 
 static void take_down(const weir_trainer *t, const weir_step_report *r, timed *m, watched *w)
 {
-    int size = t->all.size;
+    int size = t->mesh.all.size;
 
     if (r->step <= w->after)
         return;
@@ -212,7 +213,7 @@ static void take_down(const weir_trainer *t, const weir_step_report *r, timed *m
     m->loss = r->loss;
     if (w->steps == w->room)
         return;
-    double *mine = w->took + w->steps++ * WATCHES * size + t->all.me;
+    double *mine = w->took + w->steps++ * WATCHES * size + t->mesh.all.me;
     mine[WATCH_FORWARD * size] = r->forward_s;
     mine[WATCH_COMPUTE * size] = r->compute_s;
 }
@@ -220,7 +221,7 @@ static void take_down(const weir_trainer *t, const weir_step_report *r, timed *m
 static weir_err run_timed(weir_trainer *t, const weir_bench *b, timed *m)
 {
     int room = weir_net_simulated(t->net) ? 0 : b->steps < WATCHED ? (int)b->steps : WATCHED;
-    size_t numbers = (size_t)room * WATCHES * (size_t)t->all.size;
+    size_t numbers = (size_t)room * WATCHES * (size_t)t->mesh.all.size;
     watched w = {.after = t->step, .took = WEIR_NEW(t->arena, double, numbers + 1), .room = room};
     weir_step_report report;
 
@@ -244,6 +245,7 @@ static weir_err time_steps(weir_trainer *t, const weir_bench *b)
     timed m = {0};
 
     t->steady = true;
+    WEIR_TRY(weir_trainer_enter(t));
     WEIR_TRY(weir_trainer_open(t));
     WEIR_TRY(weir_trainer_begin(t));
     WEIR_TRY(run_in(t, &m.choice));
@@ -258,7 +260,7 @@ static weir_err time_steps(weir_trainer *t, const weir_bench *b)
         WEIR_TRY(weir_trainer_settle(t));
     WEIR_TRY(weir_trainer_replicas(t, &m.replicas));
     WEIR_TRY(save_profile(t));
-    return t->all.me ? WEIR_OK : report_steps(t, b, &m);
+    return weir_group_leads(&t->mesh.all) ? report_steps(t, b, &m) : WEIR_OK;
 }
 
 static weir_err steps_compute(weir_comm *comm, void *arg)
@@ -307,7 +309,6 @@ typedef struct reducing {
     size_t floats;
     bool json;
     FILE *out;
-    weir_arena *arena;
 } reducing;
 
 static int by_value(const void *a, const void *b)
@@ -370,20 +371,24 @@ static weir_err time_rounds(weir_net *net, float *x, size_t n, weir_coll_use *us
     return WEIR_OK;
 }
 
-static weir_err bench_coll(weir_net *net, reducing *r, weir_group *group, weir_coll_use *use)
+static weir_err bench_coll(weir_mesh *mesh, const reducing *r, weir_coll_use *use)
 {
+    weir_net *net = mesh->net;
+    weir_group *group = &mesh->all;
     double s = 0, bytes = 4.0 * (double)r->floats, rate;
     char text[200];
     void *x = NULL; /* as it stays in a dry world, which moves sizes only */
 
     if (!weir_net_dry(net)) {
-        WEIR_TRY(weir_coll_memory(use, group, r->floats * sizeof(float), r->arena, &x));
+        WEIR_TRY(weir_coll_memory(use, group, r->floats * sizeof(float), mesh->arena, &x));
         WEIR_TRY(check_sum(use, group, x, r->floats));
     }
     WEIR_TRY(time_rounds(net, x, r->floats, use, group, &s));
-    weir_json *j = group->me ? NULL : weir_json_object();
+    if (!weir_group_leads(group))
+        return WEIR_OK;
+    weir_json *j = weir_json_object();
     if (!j)
-        return group->me ? WEIR_OK : weir_fail_nomem(0);
+        return weir_fail_nomem(0);
     rate = s > 0 ? bytes / s / 1e9 : NAN; /* a rank alone in a simulated world takes no time */
     weir_json_put_text(j, "bench", "allreduce");
     weir_json_put_text(j, "net", weir_net_name(net));
@@ -400,28 +405,38 @@ static weir_err bench_coll(weir_net *net, reducing *r, weir_group *group, weir_c
     return weir_bench_print(r->out, j, r->json, text);
 }
 
-/* In a simulated world all ranks are given the same `arg`. */
-static weir_err reduce_rank(weir_net *net, void *arg)
+static weir_err bench_colls(weir_mesh *mesh, const reducing *r)
 {
-    reducing *r = arg;
     weir_coll_use use;
-    weir_group group;
 
-    WEIR_TRY(weir_group_all(net, r->arena, &group));
     if (r->coll) {
-        WEIR_TRY(weir_coll_open(r->coll, &group, r->arena, &use));
-        return bench_coll(net, r, &group, &use);
+        WEIR_TRY(weir_coll_open(r->coll, &mesh->all, mesh->arena, &use));
+        return bench_coll(mesh, r, &use);
     }
     for (weir_plugs p = weir_colls; *p; p++) { /* all that can serve here */
-        weir_err err = weir_coll_open((*p)->name, &group, r->arena, &use);
+        weir_err err = weir_coll_open((*p)->name, &mesh->all, mesh->arena, &use);
         bool opened = !err;
         if (opened)
-            err = bench_coll(net, r, &group, &use);
-        if (err == WEIR_MISFIT && opened && !group.me)
+            err = bench_coll(mesh, r, &use);
+        if (err == WEIR_MISFIT && opened && weir_group_leads(&mesh->all))
             weir_log(WEIR_LOG_WARN, "bench", "%s is left out: %s", (*p)->name, weir_why_text());
         WEIR_TRY(err == WEIR_MISFIT ? WEIR_OK : err);
     }
     return WEIR_OK;
+}
+
+/* In a simulated world all ranks are given the same `arg`. */
+static weir_err reduce_rank(weir_net *net, void *arg)
+{
+    weir_mesh mesh;
+    char why[WEIR_WHY_MAX];
+    weir_err err;
+
+    WEIR_TRY(weir_mesh_open(&mesh, net));
+    err = bench_colls(&mesh, arg);
+    snprintf(why, sizeof why, "%s", weir_why_text());
+    weir_mesh_close(&mesh);
+    return err ? weir_fail(err, "%s", why) : WEIR_OK;
 }
 
 weir_err weir_bench_allreduce(const weir_settings *s, const weir_place *place, const char *coll,
@@ -435,9 +450,5 @@ weir_err weir_bench_allreduce(const weir_settings *s, const weir_place *place, c
         return weir_fail(WEIR_MISFIT,
                          "--net %s: cost, draw and slow are of work, and bench allreduce has none",
                          s->net);
-    if (!(r.arena = weir_arena_new()))
-        return weir_fail_nomem(0);
-    weir_err err = weir_net_run(s->net, place, reduce_rank, &r);
-    weir_arena_free(r.arena);
-    return err;
+    return weir_net_run(s->net, place, reduce_rank, &r);
 }

@@ -42,10 +42,11 @@ static weir_err evaluate(evaluating *e, weir_trainer *t)
     if (!weir_settings_given(&e->set, "batch")) /* texts are cut in as many streams */
         take_batch(info.settings, &e->set.batch);
     e->set.steps = 1;
+    WEIR_TRY(weir_trainer_enter(t));
     WEIR_TRY(weir_trainer_open(t));
     weir_ckpt_body body = {.param = t->param, .state = weir_trainer_layers, .arg = t};
     body.tensor = weir_model_tensors(t->model, &body.tensors);
-    WEIR_TRY(weir_ckpt_load(path, t->all.size, &body, &left));
+    WEIR_TRY(weir_ckpt_load(path, t->mesh.all.size, &body, &left));
     weir_model_refresh(t->model);
     WEIR_TRY(weir_trainer_evaluate(t, &score));
     *e->result = (weir_result){.steps = info.step,

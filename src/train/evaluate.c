@@ -16,7 +16,7 @@ static weir_err sum_job(void *arg)
 {
     sums *s = arg;
 
-    return weir_allreduce(&s->t->coll, &s->t->all, s->at, s->n, s->sum);
+    return weir_allreduce(&s->t->coll, &s->t->mesh.all, s->at, s->n, s->sum);
 }
 
 weir_err weir_trainer_sum(weir_trainer *t, double *x, int n)
@@ -25,7 +25,7 @@ weir_err weir_trainer_sum(weir_trainer *t, double *x, int n)
 
     WEIR_TRY(weir_comm_call(t->comm, sum_job, &s));
     for (int i = 0; i < n && t->dry; i++)
-        x[i] *= t->all.size; /* nothing was moved: the others have as much */
+        x[i] *= t->mesh.all.size; /* nothing was moved: the others have as much */
     return WEIR_OK;
 }
 
@@ -39,12 +39,12 @@ static weir_err gather_job(void *arg)
 {
     gathering *g = arg;
 
-    return weir_allgather(&g->t->coll, &g->t->all, g->all, g->off, g->len);
+    return weir_allgather(&g->t->coll, &g->t->mesh.all, g->all, g->off, g->len);
 }
 
 weir_err weir_trainer_gather(weir_trainer *t, uint64_t mine, uint64_t *all)
 {
-    int p = t->all.size;
+    int p = t->mesh.all.size;
     size_t *off = WEIR_NEW(t->arena, size_t, p), *len = WEIR_NEW(t->arena, size_t, p);
 
     if (!off || !len)
@@ -53,7 +53,7 @@ weir_err weir_trainer_gather(weir_trainer *t, uint64_t mine, uint64_t *all)
         off[i] = (size_t)i * sizeof mine;
         len[i] = sizeof mine;
     }
-    all[t->all.me] = mine;
+    all[t->mesh.all.me] = mine;
     return weir_comm_call(t->comm, gather_job, &(gathering){t, all, off, len});
 }
 
@@ -73,12 +73,12 @@ static int distinct(const uint64_t *x, int n)
 
 weir_err weir_trainer_replicas(weir_trainer *t, int *replicas)
 {
-    uint64_t *hash = WEIR_NEW(t->arena, uint64_t, t->all.size);
+    uint64_t *hash = WEIR_NEW(t->arena, uint64_t, t->mesh.all.size);
 
     if (!hash)
         return weir_fail_nomem(0);
     WEIR_TRY(weir_trainer_gather(t, weir_trainer_hash(t), hash));
-    *replicas = t->dry ? 1 : distinct(hash, t->all.size);
+    *replicas = t->dry ? 1 : distinct(hash, t->mesh.all.size);
     return WEIR_OK;
 }
 
@@ -87,7 +87,7 @@ static weir_err check_job(void *replica) { return weir_replica_check(replica); }
 weir_err weir_trainer_check(weir_trainer *t)
 {
     t->replica.step = t->step;
-    return t->all.size > 1 ? weir_comm_call(t->comm, check_job, &t->replica) : WEIR_OK;
+    return t->mesh.all.size > 1 ? weir_comm_call(t->comm, check_job, &t->replica) : WEIR_OK;
 }
 
 static weir_err settle_job(void *arg)
@@ -111,7 +111,7 @@ static weir_err average_statistics(weir_trainer *t)
     float *x = weir_model_still(t->model, &n);
     double *sum;
 
-    if (!n || t->all.size == 1)
+    if (!n || t->mesh.all.size == 1)
         return WEIR_OK;
     if (!t->still_sum && !(t->still_sum = WEIR_NEW(t->arena, double, n)))
         return weir_fail_nomem(n * sizeof *sum);
@@ -120,7 +120,7 @@ static weir_err average_statistics(weir_trainer *t)
         sum[i] = x[i];
     WEIR_TRY(weir_trainer_sum(t, sum, (int)n));
     for (size_t i = 0; i < n; i++)
-        x[i] = (float)(sum[i] / t->all.size);
+        x[i] = (float)(sum[i] / t->mesh.all.size);
     return WEIR_OK;
 }
 
@@ -195,7 +195,7 @@ weir_err weir_trainer_evaluate(weir_trainer *t, weir_score *score)
 {
     uint64_t n = t->data.facts.count[WEIR_TEST],
              streams = (uint64_t)t->data.facts.streams[WEIR_TEST], whole = streams ? streams : n;
-    int p = t->all.size, me = t->all.me;
+    int p = t->mesh.all.size, me = t->mesh.all.me;
     uint64_t from = weir_cut(whole, p, me), to = weir_cut(whole, p, me + 1);
     weir_score mine = {0};
     weir_err err;

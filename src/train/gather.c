@@ -8,7 +8,7 @@ typedef struct field {
     char *name;
     float *whole;
     size_t n;  /* of one worker, or of all streams */
-    bool each; /* every worker has its own: rank 0 has all of them, one behind the other */
+    bool each; /* every worker has its own: the leader has all of them, one behind the other */
     bool written;
     struct field *next;
 } field;
@@ -43,7 +43,7 @@ static bool apart(weir_keep keep) { return keep == WEIR_KEEP_SUM || keep == WEIR
 static field *add_field(weir_gathered *g, const char *name, size_t whole, bool each)
 {
     field *f = WEIR_NEW(g->arena, field, 1);
-    size_t rows = each && !g->t->all.me ? (size_t)g->t->all.size : 1;
+    size_t rows = each && weir_group_leads(&g->t->mesh.all) ? (size_t)g->t->mesh.all.size : 1;
 
     if (!f || !(f->name = weir_copy_text(g->arena, name)) ||
         !(f->whole = WEIR_NEW(g->arena, float, whole *rows)))
@@ -53,6 +53,14 @@ static field *add_field(weir_gathered *g, const char *name, size_t whole, bool e
     *g->last = f;
     g->last = &f->next;
     return f;
+}
+
+/* This worker's row, or all there is of the field. */
+static float *own(const weir_gathered *g, const field *f)
+{
+    const weir_group *all = &g->t->mesh.all;
+
+    return f->whole + (f->each && weir_group_leads(all) ? (size_t)all->me * f->n : 0);
 }
 
 static weir_err collect_range(weir_io *io, const char *name, float *x, size_t at, size_t n,
@@ -66,7 +74,7 @@ static weir_err collect_range(weir_io *io, const char *name, float *x, size_t at
     if (!(f = find(g, name)) && !(f = add_field(g, name, whole, apart(keep))))
         return weir_fail_nomem(whole * sizeof(float));
     if (n)
-        memcpy(f->whole + at, x, n * sizeof *x);
+        memcpy(own(g, f) + at, x, n * sizeof *x);
     return WEIR_OK;
 }
 
@@ -76,17 +84,17 @@ static weir_err collect_u64(weir_io *io, const char *name, uint64_t *x, size_t n
     return WEIR_OK;
 }
 
-/* To rank 0, who alone has room for all. */
+/* To the leader, who alone has room for all. */
 static weir_err bring(weir_gathered *g, const field *f)
 {
-    weir_group *all = &g->t->all;
+    weir_group *all = &g->t->mesh.all;
     weir_err err;
 
     for (int i = 0; i < all->size; i++) {
-        g->off[i] = all->me ? 0 : (size_t)i * f->n * sizeof(float);
+        g->off[i] = weir_group_leads(all) ? (size_t)i * f->n * sizeof(float) : 0;
         g->len[i] = f->n * sizeof(float);
     }
-    err = weir_gather(&g->t->coll, all, 0, &(weir_pieces){f->whole, g->off, g->len});
+    err = weir_gather(&g->t->coll, all, all->leader, &(weir_pieces){f->whole, g->off, g->len});
     return err == WEIR_MISFIT ? weir_fail(err, "the state field %s: %s", f->name, weir_why_text())
                               : err;
 }
@@ -96,8 +104,9 @@ static weir_err sum_job(void *arg)
     weir_gathered *g = arg;
 
     for (field *f = g->first; f; f = f->next)
-        WEIR_TRY(f->each ? bring(g, f)
-                         : weir_allreduce(&g->t->coll, &g->t->all, f->whole, f->n, &weir_sum_f32));
+        WEIR_TRY(f->each
+                     ? bring(g, f)
+                     : weir_allreduce(&g->t->coll, &g->t->mesh.all, f->whole, f->n, &weir_sum_f32));
     return WEIR_OK;
 }
 
@@ -110,9 +119,10 @@ weir_err weir_gather_state(weir_trainer *t, weir_gathered **out)
     if (!g)
         return weir_arena_free(arena), weir_fail_nomem(sizeof *g);
     *g = (weir_gathered){.t = t, .arena = arena, .last = &g->first};
-    if (!(g->off = WEIR_NEW(arena, size_t, 2 * t->all.size)))
-        return weir_arena_free(arena), weir_fail_nomem(2 * (size_t)t->all.size * sizeof *g->off);
-    g->len = g->off + t->all.size;
+    if (!(g->off = WEIR_NEW(arena, size_t, 2 * t->mesh.all.size)))
+        return weir_arena_free(arena),
+               weir_fail_nomem(2 * (size_t)t->mesh.all.size * sizeof *g->off);
+    g->len = g->off + t->mesh.all.size;
     pass p = {.io = {.range = collect_range, .u64 = collect_u64}, .g = g};
     err = weir_trainer_state(t, &p.io);
     if (!err && g->first)
@@ -137,7 +147,7 @@ static weir_err write_range(weir_io *io, const char *name, float *x, size_t at, 
     if (f->written)
         return WEIR_OK;
     f->written = true;
-    all = f->n * (f->each ? (size_t)p->g->t->all.size : 1);
+    all = f->n * (f->each ? (size_t)p->g->t->mesh.all.size : 1);
     return p->real->range(p->real, name, f->whole, 0, all, all, WEIR_KEEP_SAME);
 }
 

@@ -1,4 +1,5 @@
-/* gather.h - state that differs between workers, made whole for the checkpoint that rank 0 writes.
+/* gather.h - state that differs between workers, made whole for the checkpoint that the leader
+ * writes.
  *
  * Fields kept by stream (WEIR_KEEP_STREAM) are ranges of one field over all streams: every worker
  * puts its own range into zeros, and the sum over the workers is the field. Read back, each worker

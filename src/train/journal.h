@@ -1,5 +1,5 @@
-/* journal.h - what a run tells: the log, a JSON object a line, and progress for people. Rank 0 has
- * one; the others' is NULL, and every verb takes NULL. */
+/* journal.h - what a run tells: the log, a JSON object a line, and progress for people. The leader
+ * has one; the others' is NULL, and every verb takes NULL. */
 #ifndef WEIR_TRAIN_JOURNAL_H
 #define WEIR_TRAIN_JOURNAL_H
 #include "core/json.h"

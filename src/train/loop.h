@@ -4,9 +4,9 @@
 #include "train/report.h"
 
 typedef struct weir_loop {
-    weir_journal *journal; /* rank 0's; else NULL */
+    weir_journal *journal; /* the leader's; else NULL */
     weir_tally tally;
-    bool saves; /* rank 0 has an --out: all take part in its checkpoints */
+    bool saves; /* the leader has an --out: all take part in its checkpoints */
 } weir_loop;
 
 /* From t->step to the end of the run, or until all ranks agreed to stop (t->stopped). What was

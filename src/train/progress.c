@@ -24,8 +24,8 @@ weir_err weir_progress_open(weir_trainer *t)
                           .count = t->data.facts.count[WEIR_TRAIN],
                           .batch = (uint64_t)s->batch,
                           .streams = (uint64_t)t->data.facts.streams[WEIR_TRAIN],
-                          .rank = weir_net_rank(t->net),
-                          .size = weir_net_size(t->net),
+                          .rank = t->mesh.same->me,
+                          .size = t->mesh.same->size,
                           .micro = (int)s->accumulate};
     t->epoch_steps = weir_plan_epoch_steps(&t->plan);
     t->cursor = weir_plan_at(&t->plan, 0);

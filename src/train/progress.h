@@ -12,7 +12,7 @@
 /* Opens plan, cursor and rate by the trainer's settings and data: the beginning of a run. */
 weir_err weir_progress_open(weir_trainer *);
 /* Goes on where a checkpoint was saved: parameters and counts have been read. Called on all ranks
- * alike; what changed since is in the journal's warnings (rank 0's). */
+ * alike; what changed since is in the journal's warnings (the leader's). */
 weir_err weir_progress_resume(weir_trainer *, const weir_ckpt_info *);
 
 /* Epochs done, with their share of the one that has begun. */

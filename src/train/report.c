@@ -42,8 +42,8 @@ weir_err weir_report_start(weir_journal *j, const weir_trainer *t)
     weir_journal_say(j,
                      "weir %s: %s, %zu parameters, on %s: %d worker%s x %d thread%s, batch %lld, "
                      "%s, codec %s, %s over %s",
-                     WEIR_VERSION, s->model, t->params, s->data, t->all.size,
-                     t->all.size > 1 ? "s" : "", t->threads, t->threads > 1 ? "s" : "",
+                     WEIR_VERSION, s->model, t->params, s->data, t->mesh.all.size,
+                     t->mesh.all.size > 1 ? "s" : "", t->threads, t->threads > 1 ? "s" : "",
                      (long long)s->batch, s->exchange, s->codec, t->coll.coll->plug.name,
                      weir_net_name(t->net));
     if (unknown)
@@ -55,7 +55,7 @@ weir_err weir_report_start(weir_journal *j, const weir_trainer *t)
     weir_json_put_text(e, "model", s->model);
     weir_json_put_int(e, "params", (int64_t)t->params);
     weir_json_put_text(e, "data", s->data);
-    weir_json_put_int(e, "workers", t->all.size);
+    weir_json_put_int(e, "workers", t->mesh.all.size);
     weir_json_put_int(e, "threads", t->threads);
     weir_json_put_int(e, "batch", s->batch);
     weir_json_put_text(e, "exchange", s->exchange);
@@ -106,7 +106,7 @@ weir_err weir_report_warnings(weir_journal *j, const weir_trainer *t)
 /* What a dense float32 ring all-reduce sends in one step, over all ranks. */
 static double dense_bytes(const weir_trainer *t)
 {
-    return 8.0 * (double)t->params * (t->all.size - 1);
+    return 8.0 * (double)t->params * (t->mesh.all.size - 1);
 }
 
 void weir_report_live(weir_journal *j, const weir_trainer *t, const weir_step_report *r)
@@ -266,7 +266,7 @@ static weir_err write_end(weir_journal *j, const weir_trainer *t, const weir_tal
     weir_json_put_text(e, "metric", result->metric);
     weir_json_put_real(e, "value", y->evaluated ? y->value : NAN);
     weir_json_put_real(e, "best", y->evaluated ? y->best : NAN);
-    weir_json_put_int(e, "workers", t->all.size);
+    weir_json_put_int(e, "workers", t->mesh.all.size);
     weir_json_put_int(e, "sent_bytes", (int64_t)sent[0]);
     weir_json_put_int(e, "dense_bytes", (int64_t)dense);
     weir_json_put_real(e, "ratio", sent[1] > 0 ? warm / sent[1] : 1);
@@ -312,6 +312,6 @@ weir_err weir_report_end(weir_journal *j, weir_trainer *t, const weir_tally *y, 
     if (replicas > 1)
         return weir_fail(WEIR_DIVERGED,
                          "the replicas disagree: %d different parameter vectors on %d ranks",
-                         replicas, t->all.size);
+                         replicas, t->mesh.all.size);
     return WEIR_OK;
 }

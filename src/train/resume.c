@@ -21,12 +21,12 @@ static weir_ckpt_body body(weir_trainer *t)
 
 weir_err weir_resume_agree(weir_trainer *t, bool *saves)
 {
-    uint64_t *out = WEIR_NEW(t->arena, uint64_t, t->all.size);
+    uint64_t *out = WEIR_NEW(t->arena, uint64_t, t->mesh.all.size);
 
     if (!out)
-        return weir_fail_nomem((size_t)t->all.size * sizeof *out);
+        return weir_fail_nomem((size_t)t->mesh.all.size * sizeof *out);
     WEIR_TRY(weir_trainer_gather(t, t->set->out != NULL, out));
-    *saves = out[0] != 0;
+    *saves = out[t->mesh.all.leader] != 0;
     return WEIR_OK;
 }
 
@@ -45,7 +45,7 @@ static weir_err check_finite(const weir_trainer *t)
     return WEIR_OK;
 }
 
-/* Rank 0's part of a save. */
+/* The leader's part of a save. */
 static weir_err write_checkpoint(weir_trainer *t, weir_journal *journal, weir_gathered *state)
 {
     const weir_settings *set = t->set;
@@ -60,7 +60,7 @@ static weir_err write_checkpoint(weir_trainer *t, weir_journal *journal, weir_ga
                            .epoch = t->cursor.epoch,
                            .used = t->cursor.used,
                            .rows = t->cursor.rows,
-                           .workers = t->all.size,
+                           .workers = t->mesh.all.size,
                            .model = set->model,
                            .data = set->data,
                            .settings = text};
@@ -82,7 +82,7 @@ weir_err weir_resume_save(weir_trainer *t, weir_journal *journal)
     WEIR_TRY(weir_trainer_settle(t));
     WEIR_TRY(check_finite(t));
     WEIR_TRY(weir_gather_state(t, &state));
-    err = t->all.me ? WEIR_OK : write_checkpoint(t, journal, state);
+    err = weir_group_leads(&t->mesh.all) ? write_checkpoint(t, journal, state) : WEIR_OK;
     weir_gathered_free(state);
     return err;
 }
@@ -92,12 +92,12 @@ weir_err weir_resume_save(weir_trainer *t, weir_journal *journal)
 /* Ranks that read different disks may find different checkpoints. */
 static weir_err agree_step(weir_trainer *t)
 {
-    uint64_t *step = WEIR_NEW(t->arena, uint64_t, t->all.size);
+    uint64_t *step = WEIR_NEW(t->arena, uint64_t, t->mesh.all.size);
 
     if (!step)
         return weir_fail_nomem(0);
     WEIR_TRY(weir_trainer_gather(t, t->step, step));
-    for (int i = 1; i < t->all.size; i++)
+    for (int i = 1; i < t->mesh.all.size; i++)
         if (step[i] != step[0])
             return weir_fail(WEIR_MISFIT,
                              "rank 0 resumes from step %llu, rank %d from step %llu: do all ranks "
@@ -118,11 +118,11 @@ weir_err weir_resume_load(weir_trainer *t)
     WEIR_TRY(weir_ckpt_find(t->set->resume, path));
     WEIR_TRY(weir_ckpt_peek(path, t->arena, &info));
     what.state = weir_dealt_state;
-    what.arg = &(weir_dealt){info.workers, t->all.size, t->all.me, weir_trainer_state, t};
+    what.arg = &(weir_dealt){info.workers, t->mesh.all.size, t->mesh.all.me, weir_trainer_state, t};
     /* a rank that was not there when it was saved takes nothing of what each had */
-    what.unused = t->all.me < info.workers ? weir_never_lost : NULL;
-    WEIR_TRY(weir_saved_with(weir_ckpt_load(path, t->all.size, &what, &left), info.settings));
-    if (left && t->all.me == 0)
+    what.unused = t->mesh.all.me < info.workers ? weir_never_lost : NULL;
+    WEIR_TRY(weir_saved_with(weir_ckpt_load(path, t->mesh.all.size, &what, &left), info.settings));
+    if (left && weir_group_leads(&t->mesh.all))
         weir_log(WEIR_LOG_WARN, "train",
                  "%s: %zu fields of the saved state are not used by these settings", path, left);
     WEIR_TRY(weir_progress_resume(t, &info));

@@ -1,5 +1,5 @@
-/* resume.h - a run to its checkpoints and back: all ranks take part, rank 0 writes, every rank
- * reads. The files are checkpoint.h's. */
+/* resume.h - a run to its checkpoints and back: all ranks take part, the leader writes, every
+ * rank reads. The files are checkpoint.h's. */
 #ifndef WEIR_TRAIN_RESUME_H
 #define WEIR_TRAIN_RESUME_H
 #include "train/journal.h"
@@ -8,7 +8,7 @@
 /* Where --resume says so: parameters, state and step from the newest whole checkpoint, the same one
  * on all ranks. */
 weir_err weir_resume_load(weir_trainer *);
-/* Whether there is anything to save is rank 0's to say, as it alone writes. */
+/* Whether there is anything to save is the leader's to say, as it alone writes. */
 weir_err weir_resume_agree(weir_trainer *, bool *saves);
 /* Settles, and writes a checkpoint of the step that was committed last. Weights that are not finite
  * are refused: what is saved is fit to go on from. */

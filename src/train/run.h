@@ -29,8 +29,8 @@ weir_err weir_train_run(const weir_settings *, const weir_place *, const weir_ho
 weir_err weir_eval_run(const char *checkpoint, const weir_settings *, const weir_place *,
                        weir_result *);
 
-/* Times `steps` whole steps after 3 untimed ones; one JSON object to `out` on rank 0, as CONTRACT's
- * `bench compute|train`. */
+/* Times `steps` whole steps after 3 untimed ones; one JSON object to `out` by the leader, as
+ * CONTRACT's `bench compute|train`. */
 typedef struct weir_bench {
     const char *kind;
     uint64_t steps;

@@ -80,13 +80,13 @@ void weir_rundir_write_flight(const weir_trainer *t)
     char path[4200];
     FILE *f;
 
-    if (!out || !t->all.flight || !holds_run(out))
+    if (!out || !t->mesh.all.flight || !holds_run(out))
         return;
-    snprintf(path, sizeof path, "%s/flight-%d.txt", out, t->all.me);
+    snprintf(path, sizeof path, "%s/flight-%d.txt", out, t->mesh.all.me);
     if (!(f = fopen(path, "we")))
         return;
-    fprintf(f, "rank %d of %d, step %llu: the last collectives, oldest first\n", t->all.me,
-            t->all.size, (unsigned long long)t->step + 1);
-    weir_flight_write(t->all.flight, weir_now(t->rt), f);
+    fprintf(f, "rank %d of %d, step %llu: the last collectives, oldest first\n", t->mesh.all.me,
+            t->mesh.all.size, (unsigned long long)t->step + 1);
+    weir_flight_write(t->mesh.all.flight, weir_now(t->rt), f);
     fclose(f);
 }

@@ -38,6 +38,9 @@ const weir_opt weir_settings_options[] = {
     {"size", WEIR_OPT_INT, AT(size), NULL, "ranks of that run", .min = 1, .max = 1 << 20},
     {"rendezvous", WEIR_OPT_TEXT, AT(rendezvous), NULL,
      "HOST:PORT where they meet: rank 0 listens there"},
+    {"leader", WEIR_OPT_INT, AT(leader), "0",
+     "the rank that keeps log, config and checkpoints, where its disk is", .min = 0,
+     .max = 1 << 20},
     {"key", WEIR_OPT_TEXT, AT(key), NULL,
      "file with the cluster's key (see weir help keygen; also WEIR_KEY)"},
     {"insecure", WEIR_OPT_BOOL, AT(insecure), "no", "listen beyond this machine without a key"},
@@ -73,8 +76,9 @@ const weir_opt weir_settings_options[] = {
 
 /* where things go is said anew for each start: these are never written to a run's config, nor taken
  * from one */
-static const char *const not_kept[] = {"out",        "log", "resume",   "quiet",   "rank", "size",
-                                       "rendezvous", "key", "insecure", "profile", NULL};
+static const char *const not_kept[] = {"out",  "log",      "resume",  "quiet",
+                                       "rank", "size",     "leader",  "rendezvous",
+                                       "key",  "insecure", "profile", NULL};
 
 static bool listed(const char *const *list, const char *key)
 {

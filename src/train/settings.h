@@ -13,6 +13,7 @@ typedef struct weir_settings {
     const char *save_every, *eval_every;
     const char *rendezvous, *key;
     int64_t rank, size; /* as given: see weir_settings_given */
+    int64_t leader;
     bool quiet, exact, insecure;
     weir_arena *arena; /* of the texts above */
     uint64_t given;    /* bit i: option i of the table was set by the user */

@@ -62,8 +62,8 @@ static weir_err place_grad(void *trainer)
     weir_trainer *t = trainer;
     void *grad;
 
-    WEIR_TRY(weir_coll_memory(&t->coll, &t->all, (t->params + WEIR_NOTES) * sizeof(float), t->arena,
-                              &grad));
+    WEIR_TRY(weir_coll_memory(&t->coll, &t->mesh.all, (t->params + WEIR_NOTES) * sizeof(float),
+                              t->mesh.arena, &grad));
     t->grad = grad;
     return WEIR_OK;
 }
@@ -73,8 +73,8 @@ static weir_err place_exact(void *trainer)
     weir_trainer *t = trainer;
     void *exact;
 
-    WEIR_TRY(weir_coll_memory(&t->coll, &t->all, (t->params + WEIR_NOTES) * sizeof(double),
-                              t->arena, &exact));
+    WEIR_TRY(weir_coll_memory(&t->coll, &t->mesh.all, (t->params + WEIR_NOTES) * sizeof(double),
+                              t->mesh.arena, &exact));
     t->exact = exact;
     return WEIR_OK;
 }
@@ -82,7 +82,7 @@ static weir_err place_exact(void *trainer)
 static weir_err open_exact(weir_trainer *t)
 {
     WEIR_TRY(weir_comm_call(t->comm, place_exact, t));
-    return weir_model_exact(t->model, t->exact, t->all.size == 1);
+    return weir_model_exact(t->model, t->exact, t->mesh.all.size == 1);
 }
 
 static void count_stages(weir_trainer *t)
@@ -179,7 +179,7 @@ static weir_err open_model(weir_trainer *t)
     if (t->set->exact)
         WEIR_TRY(open_exact(t));
     weir_model_init(t->model, (uint64_t)t->set->seed);
-    if (t->all.size > 1)
+    if (t->mesh.all.size > 1)
         weir_model_on_sum(t->model, sum_for_model, t);
     return name_streams(t);
 }
@@ -226,7 +226,7 @@ static weir_err open_exchange(weir_trainer *t)
     WEIR_TRY(weir_net_check(s->net, &facts));
     t->exchange = (const weir_exchange *)exchange;
     if ((why = weir_exchange_refuse(t->exchange, (const weir_codec *)codec,
-                                    (const weir_optim *)optim, &facts, t->all.size)))
+                                    (const weir_optim *)optim, &facts, t->mesh.all.size)))
         return weir_fail(WEIR_MISFIT,
                          "--exchange %s, --codec %s and --optim %s cannot work together: %s",
                          s->exchange, s->codec, s->optim, why);
@@ -251,8 +251,8 @@ static weir_err open_exchange(weir_trainer *t)
         t->lane[i].exact = t->exact ? t->exact + bucket[i].at : NULL;
     }
     WEIR_TRY(weir_plug_make(exchange, "exchange", s->exchange, t->arena, &t->exchanger));
-    weir_exchange_env env = {&t->all,
-                             &t->all,
+    weir_exchange_env env = {t->mesh.same,
+                             &t->mesh.all,
                              &t->coll,
                              t->lane,
                              t->lanes,
@@ -282,8 +282,8 @@ static weir_err agree_job(void *arg)
     snprintf(more, sizeof more, "training-samples %llu\ntest-samples %llu\nclasses %lld\n",
              (unsigned long long)t->data.facts.count[WEIR_TRAIN],
              (unsigned long long)t->data.facts.count[WEIR_TEST], (long long)t->data.facts.classes);
-    WEIR_TRY(weir_agree_settings(&t->all, t->set, more, t->arena));
-    return weir_agree_contents(&t->all, a->content, CONTENTS, t->arena);
+    WEIR_TRY(weir_agree_settings(&t->mesh.all, t->set, more, t->arena));
+    return weir_agree_contents(&t->mesh.all, a->content, CONTENTS, t->arena);
 }
 
 static weir_err hash_model(const weir_trainer *t, uint64_t *hash)
@@ -312,12 +312,12 @@ static weir_err agree(weir_trainer *t)
 
 static weir_err open_replica(weir_trainer *t)
 {
-    t->replica = (weir_replica){.coll = &t->coll, .group = &t->all, .param = t->param};
+    t->replica = (weir_replica){.coll = &t->coll, .group = &t->mesh.all, .param = t->param};
     t->replica.tensor = weir_model_tensors(t->model, &t->replica.tensors);
-    return weir_replica_open(&t->replica, t->arena);
+    return weir_replica_open(&t->replica, t->mesh.arena);
 }
 
-weir_err weir_trainer_open(weir_trainer *t)
+weir_err weir_trainer_enter(weir_trainer *t)
 {
     t->net = weir_comm_net(t->comm);
     t->rt = weir_net_rt(t->net);
@@ -325,13 +325,19 @@ weir_err weir_trainer_open(weir_trainer *t)
     if (!(t->arena = weir_arena_new()))
         return weir_fail_nomem(0);
     t->dry = weir_net_dry(t->net);
-    WEIR_TRY(weir_group_all(t->net, t->arena, &t->all));
-    if (!(t->all.flight = WEIR_NEW(t->arena, weir_flight, 1)))
-        return weir_fail_nomem(sizeof *t->all.flight);
+    WEIR_TRY(weir_mesh_open(&t->mesh, t->net));
+    WEIR_TRY(weir_mesh_lead(&t->mesh, (int)t->set->leader));
+    if (!(t->mesh.all.flight = WEIR_NEW(t->arena, weir_flight, 1)))
+        return weir_fail_nomem(sizeof *t->mesh.all.flight);
+    return WEIR_OK;
+}
+
+weir_err weir_trainer_open(weir_trainer *t)
+{
     WEIR_TRY(open_data(t));
-    if (t->all.size > 1 && !weir_net_simulated(t->net))
+    if (t->mesh.all.size > 1 && !weir_net_simulated(t->net))
         WEIR_TRY(agree(t));
-    WEIR_TRY(weir_coll_open(t->set->coll, &t->all, t->arena, &t->coll));
+    WEIR_TRY(weir_coll_open(t->set->coll, &t->mesh.all, t->mesh.arena, &t->coll));
     WEIR_TRY(open_model(t));
     WEIR_TRY(open_profile(t));
     WEIR_TRY(open_replica(t));
@@ -365,18 +371,20 @@ weir_err weir_trainer_begin(weir_trainer *t)
                             LOADER_AHEAD, &t->loader);
 }
 
-static weir_err close_exchange(void *trainer)
+/* On the comm task, as something may be in flight. */
+static weir_err leave_groups(void *trainer)
 {
     weir_trainer *t = trainer;
 
-    t->exchange->close(t->exchanger);
+    if (t->exchanger && t->exchange->close)
+        t->exchange->close(t->exchanger);
+    weir_mesh_close(&t->mesh);
     return WEIR_OK;
 }
 
 void weir_trainer_close(weir_trainer *t)
 {
-    if (t->exchanger && t->exchange->close)
-        weir_comm_close(t->comm, close_exchange, t);
+    weir_comm_close(t->comm, leave_groups, t);
     weir_loader_close(t->loader);
     weir_model_close(t->model);
     if (t->data.data)

@@ -32,12 +32,13 @@ static weir_err run(weir_comm *comm, session *s)
 
     *t = (weir_trainer){.set = s->set, .place = s->place, .stop = s->hooks->stop, .comm = comm};
     s->begun = weir_now(weir_net_rt(net));
-    if (weir_net_rank(net) == 0)
+    WEIR_TRY(weir_trainer_enter(t));
+    if (weir_group_leads(&t->mesh.all))
         WEIR_TRY(weir_rundir_check(s->set));
     WEIR_TRY(weir_trainer_open(t));
     WEIR_TRY(weir_resume_load(t));
     WEIR_TRY(weir_resume_agree(t, &s->loop.saves));
-    if (weir_net_rank(net) == 0) {
+    if (weir_group_leads(&t->mesh.all)) {
         WEIR_TRY(weir_rundir_write_config(s->set));
         WEIR_TRY(weir_rundir_open_journal(s->set, s->hooks, s->begun, t->rt, &s->loop.journal));
     }
@@ -87,7 +88,7 @@ static weir_fault ended_by(weir_net *net, const weir_place *place, weir_err err,
     return f;
 }
 
-/* Several ranks may live in this process: each has a session of its own, and rank 0's is the one
+/* Several ranks may live in this process: each has a session of its own, and the first's is the one
  * that counts. */
 static weir_err rank_main(weir_net *net, void *arg)
 {

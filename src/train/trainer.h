@@ -4,6 +4,7 @@
 #define WEIR_TRAIN_TRAINER_H
 #include "data/loader.h"
 #include "exchange/exchange.h"
+#include "net/mesh.h"
 #include "nn/model.h"
 #include "optim/rate.h"
 #include "train/agree.h"
@@ -56,7 +57,7 @@ typedef struct weir_trainer {
     weir_net *net;
     weir_rt *rt;
     weir_arena *arena;
-    weir_group all;
+    weir_mesh mesh; /* who is who; its arena has what belongs to these groups */
     weir_coll_use coll;
     weir_data_use data;
     weir_plan plan;
@@ -93,8 +94,10 @@ typedef struct weir_trainer {
     bool looks; /* reports tell what is held back, which costs a pass over it */
 } weir_trainer;
 
-/* Opens data, model, exchange. set, place, comm, stop are filled in by the caller; close in any
- * case. */
+/* Finds out who is who: net and mesh. set, place, comm, stop are filled in by the caller; close in
+ * any case. */
+weir_err weir_trainer_enter(weir_trainer *);
+/* Opens data, model, exchange. */
 weir_err weir_trainer_open(weir_trainer *);
 void weir_trainer_close(weir_trainer *);
 /* Begins at t->cursor: opens the loader there. */
