@@ -1,6 +1,6 @@
 """Ranks that are started by hand, or by torchrun's variables: the same run as --workers, to the
 last bit."""
-import os, re, signal, socket, subprocess, time
+import os, re, resource, signal, socket, subprocess, time
 import pytest
 from weirlib import (
     SMALL,
@@ -413,3 +413,75 @@ def test_a_signal_before_the_ranks_have_met_is_heard_at_once(tmp_path):
     p.terminate()
     p.communicate(timeout=30)
     assert p.returncode == 143 and time.time() - began < 2
+
+
+# ---- strangers ----
+
+DESCRIPTORS = 64
+
+
+def few_descriptors():
+    resource.setrlimit(resource.RLIMIT_NOFILE, (DESCRIPTORS, DESCRIPTORS))
+
+
+def say_nothing(at, count):
+    """connections to a port that never say a word; who holds them"""
+    found = []
+    for _ in range(count):
+        found.append(socket.socket())
+        found[-1].setblocking(False)
+        found[-1].connect_ex(('127.0.0.1', at))
+    return found
+
+
+def seconds_worked(pid):
+    """by all threads of a process, on any core"""
+    with open(f'/proc/{pid}/stat') as f:
+        fields = f.read().rsplit(')', 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf('SC_CLK_TCK')
+
+
+def rests(pid, seconds=2):
+    """A process that waits needs next to no time; one that spins takes all that it gets, which is
+    a share of a core where others run too: a tenth lies between."""
+    time.sleep(1)  # the last connections are dealt with
+    before = seconds_worked(pid)
+    time.sleep(seconds)
+    return seconds_worked(pid) - before < 0.1 * seconds
+
+
+def crowded(rank, at, steps, more=()):
+    return start(
+        *['train', *SHORT, '--steps', steps, '--rank', rank, '--size', 2, *more],
+        *['--rendezvous', f'127.0.0.1:{at}'],
+        preexec_fn=few_descriptors if rank == 0 else None,
+    )
+
+
+@pytest.mark.mended
+@pytest.mark.parametrize('locked', (False, True))
+def test_connections_that_say_nothing_do_not_keep_the_ranks_apart(key, locked):
+    """more of them than there are descriptors: rank 0 rests, warns once, and lets rank 1 in"""
+    at, more = port(), ['--key', key] if locked else []
+    first = crowded(0, at, 3, more)
+    wait_for(lambda: listens(at))
+    silent = say_nothing(at, 2 * DESCRIPTORS)
+    assert rests(first.pid)
+    second = crowded(1, at, 3, more)
+    said = finish([first, second])
+    assert said[0].count('not said who they are') == 1 and 'ulimit -n' in said[0], said
+    assert len(silent) == 2 * DESCRIPTORS
+
+
+@pytest.mark.mended
+def test_connections_that_say_nothing_do_not_disturb_a_run(tmp_path):
+    at, log = port(), tmp_path / 'log'
+    both = [crowded(rank, at, 400, ['--log', log] if rank == 0 else []) for rank in range(2)]
+    wait_for(lambda: log.exists() and '"step"' in log.read_text())
+    both[1].send_signal(signal.SIGSTOP)  # rank 0 has nothing to do but to wait
+    silent = say_nothing(at, 2 * DESCRIPTORS)
+    resting = rests(both[0].pid)
+    both[1].send_signal(signal.SIGCONT)
+    said = finish(both)
+    assert resting and said[0].count('not said who they are') == 1, said
+    assert len(silent) == 2 * DESCRIPTORS

@@ -7,22 +7,14 @@
  * place. */
 #include "core/log.h"
 #include "net/zmq_link.h"
-#include <arpa/inet.h>
 #include <errno.h>
-#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <sys/socket.h>
 #include <zmq.h>
 
-enum { ID_MAX = 16, MESSAGE_MAX = 1024, KNOCKS = 16, WARNINGS = 10 };
-
-typedef struct knock {
-    int fd;
-    char host[INET6_ADDRSTRLEN]; /* "": it was gone before we could look */
-} knock;
+enum { ID_MAX = 16, MESSAGE_MAX = 1024, WARNINGS = 10 };
 
 typedef struct caller {
     unsigned char id[ID_MAX];
@@ -36,8 +28,7 @@ typedef struct weir_door {
     bool begun; /* the table is out */
     int size, warned;
     char program[WEIR_ZMQ_PROGRAM], job[64], at[128];
-    knock knock[KNOCKS]; /* the last connections, by their descriptor */
-    int knocks;
+    weir_crowd crowd;                      /* who is at the door and has not said who it is */
     char told[WARNINGS][INET6_ADDRSTRLEN]; /* who was not let in, and warned of */
     int tolds;
     bool bad; /* a handshake has failed: its connection ends next */
@@ -108,7 +99,8 @@ static bool same(const caller *a, const caller *b)
     return a->len == b->len && !memcmp(a->id, b->id, a->len);
 }
 
-static void on_join(weir_door *d, const caller *c, const weir_join *j)
+/* True: it has its seat. */
+static bool on_join(weir_door *d, const caller *c, const weir_join *j)
 {
     const weir_seat *old = &d->seat[(uint32_t)j->rank < (uint32_t)d->size ? j->rank : 0];
     char why[400];
@@ -130,82 +122,28 @@ static void on_join(weir_door *d, const caller *c, const weir_join *j)
         d->in[j->rank] = *c;
         d->seat[j->rank] = j->seat;
     }
+    return !why[0];
 }
 
 /* ---- what comes ---- */
 
-/* Takes one message; false if there is none. Only a whole and correct one is looked at. */
-static bool take(weir_door *d)
-{
-    caller c = {0};
-    weir_join j;
-    char text[MESSAGE_MAX];
-    int id, n, more;
-    size_t size = sizeof more;
-    unsigned char name[256];
-
-    if ((id = zmq_recv(d->socket, name, sizeof name, ZMQ_DONTWAIT)) < 0)
-        return false;
-    n = zmq_recv(d->socket, text, sizeof text, ZMQ_DONTWAIT);
-    while (!zmq_getsockopt(d->socket, ZMQ_RCVMORE, &more, &size) && more) {
-        n = -1;
-        if (zmq_recv(d->socket, name, 0, ZMQ_DONTWAIT) < 0)
-            break;
-    }
-    if (n >= 0 && n <= MESSAGE_MAX && id > 0 && id <= ID_MAX &&
-        weir_join_read(text, (size_t)n, &j)) {
-        memcpy(c.id, name, (size_t)id);
-        c.len = (size_t)id;
-        on_join(d, &c, &j);
-    } else if (d->warned++ < WARNINGS) {
-        weir_log(WEIR_LOG_WARN, "net",
-                 "a message at the rendezvous %s that is none of ours was dropped", d->at);
-    }
-    return true;
-}
-
-static knock *whose(weir_door *d, int fd)
-{
-    for (int k = 0; k < KNOCKS; k++)
-        if (d->knock[k].fd == fd)
-            return &d->knock[k];
-    return NULL;
-}
-
-static void remember(weir_door *d, int fd)
-{
-    struct sockaddr_storage from;
-    socklen_t len = sizeof from;
-    knock *k = whose(d, fd);
-
-    if (!k)
-        k = &d->knock[d->knocks++ % KNOCKS];
-    *k = (knock){.fd = fd};
-    if (getpeername(fd, (struct sockaddr *)&from, &len))
-        return;
-    if (from.ss_family == AF_INET)
-        inet_ntop(AF_INET, &((struct sockaddr_in *)&from)->sin_addr, k->host, sizeof k->host);
-    else if (from.ss_family == AF_INET6)
-        inet_ntop(AF_INET6, &((struct sockaddr_in6 *)&from)->sin6_addr, k->host, sizeof k->host);
-}
-
 /* One that does not get as far as a message: without the key, with a wrong one, or no program of
  * ours. Each is warned of once, by its address; a rank of ours that is refused stays long enough
  * for that. */
-static void shut_out(weir_door *d, const knock *k)
+static void shut_out(weir_door *d, const char *host)
 {
-    if (!k || !k->host[0] || d->tolds == WARNINGS) {
+    if (!host[0] || d->tolds == WARNINGS) {
         weir_log(WEIR_LOG_INFO, "net", "a process was not let in at %s", d->at);
         return;
     }
     for (int i = 0; i < d->tolds; i++)
-        if (!strcmp(d->told[i], k->host))
+        if (!strcmp(d->told[i], host))
             return;
-    memcpy(d->told[d->tolds++], k->host, sizeof k->host);
+    snprintf(d->told[d->tolds++], INET6_ADDRSTRLEN, "%s", host);
     weir_log(
         WEIR_LOG_WARN, "net",
         "a process at %s was not let in at %s: it has no key, or not this run's; the run goes on",
-        k->host, d->at);
+        host, d->at);
 }
 
 static void watch(weir_door *d)
@@ -213,16 +151,70 @@ static void watch(weir_door *d)
     uint32_t value = 0;
 
     for (int event; (event = weir_zmq_event(d->monitor, &value));) {
-        if (event == ZMQ_EVENT_ACCEPTED)
-            remember(d, (int)value);
-        else if (event == ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL ||
-                 event == ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL)
+        if (event == ZMQ_EVENT_ACCEPTED) {
+            weir_crowd_add(&d->crowd, (int)value);
+        } else if (event == ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL ||
+                   event == ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL) {
             d->bad = true;
-        else if (event == ZMQ_EVENT_DISCONNECTED && d->bad) {
+        } else if (event == ZMQ_EVENT_DISCONNECTED) {
+            if (d->bad)
+                shut_out(d, weir_crowd_host(&d->crowd, (int)value));
             d->bad = false;
-            shut_out(d, whose(d, (int)value));
+            weir_crowd_leave(&d->crowd, (int)value);
         }
     }
+}
+
+/* A message as it came: from whom, over which connection, and whether it has just one part. */
+typedef struct arrival {
+    caller from;
+    zmq_msg_t body;
+    int fd; /* ZeroMQ's; -1: not known */
+    bool whole;
+} arrival;
+
+/* Reads one; false if there is none. The caller closes its body. */
+static bool read_arrival(void *socket, arrival *a)
+{
+    zmq_msg_t other;
+    bool more;
+
+    zmq_msg_init(&other);
+    if (zmq_msg_recv(&other, socket, ZMQ_DONTWAIT) < 0)
+        return zmq_msg_close(&other), false;
+    *a = (arrival){.from.len = zmq_msg_size(&other)};
+    zmq_msg_init(&a->body);
+    if (a->from.len <= ID_MAX)
+        memcpy(a->from.id, zmq_msg_data(&other), a->from.len);
+    more = zmq_msg_more(&other) && zmq_msg_recv(&a->body, socket, ZMQ_DONTWAIT) >= 0;
+    a->whole = more && a->from.len && a->from.len <= ID_MAX && !zmq_msg_more(&a->body);
+    a->fd = zmq_msg_get(&a->body, ZMQ_SRCFD);
+    for (more = more && zmq_msg_more(&a->body); more; more = zmq_msg_more(&other))
+        if (zmq_msg_recv(&other, socket, ZMQ_DONTWAIT) < 0)
+            break;
+    zmq_msg_close(&other);
+    return true;
+}
+
+/* Takes one message; false if there is none. Only a whole and correct one is looked at, after what
+ * its connection was in the meantime. */
+static bool take(weir_door *d)
+{
+    arrival a;
+    weir_join j;
+
+    if (!read_arrival(d->socket, &a))
+        return false;
+    watch(d);
+    if (a.whole && weir_join_read(zmq_msg_data(&a.body), zmq_msg_size(&a.body), &j)) {
+        if (on_join(d, &a.from, &j))
+            weir_crowd_leave(&d->crowd, a.fd);
+    } else if (d->warned++ < WARNINGS) {
+        weir_log(WEIR_LOG_WARN, "net",
+                 "a message at the rendezvous %s that is none of ours was dropped", d->at);
+    }
+    zmq_msg_close(&a.body);
+    return true;
 }
 
 void weir_zmq_door_look(weir_net *n)
@@ -363,6 +355,8 @@ weir_err weir_zmq_door_open(weir_net *n, const weir_place *place, const weir_key
     sockets *z = n->link;
     weir_door *d = z->door = calloc(1, sizeof *d);
 
+    if (d)
+        d->crowd.hand = d->crowd.nothing = -1;
     if (!d || !(d->in = calloc((size_t)n->size, sizeof *d->in)) ||
         !(d->seat = calloc((size_t)n->size, sizeof *d->seat)))
         return weir_fail_nomem((size_t)n->size * sizeof *d->seat);
@@ -374,6 +368,7 @@ weir_err weir_zmq_door_open(weir_net *n, const weir_place *place, const weir_key
     weir_zmq_program(d->program);
     memcpy(d->job, place->job, sizeof d->job);
     memcpy(d->at, place->rendezvous, sizeof d->at);
+    WEIR_TRY(weir_crowd_open(&d->crowd, n->size, d->at));
     WEIR_TRY(listen_at(n, place, key, at, seat));
     WEIR_TRY(gather(n));
     WEIR_TRY(send_table(n));
@@ -398,6 +393,7 @@ void weir_zmq_door_shut(sockets *z)
     }
     if (d->monitor)
         zmq_close(d->monitor);
+    weir_crowd_close(&d->crowd);
     free(d->in);
     free(d->seat);
     free(d);

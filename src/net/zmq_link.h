@@ -3,12 +3,14 @@
  *   zmq.c        the world: sending, progress     zmq_in.c     what arrives, and links that end
  *   zmq_link.c   sockets opened, cut, closed      zmq_guard.c  who may connect
  *   zmq_door.c   the rendezvous at rank 0         zmq_join.c   the rendezvous as the others see it
+ *   zmq_crowd.c  who has connected and says nothing
  *   zmq_pace.c   how TCP meets a full link */
 #ifndef WEIR_NET_ZMQ_LINK_H
 #define WEIR_NET_ZMQ_LINK_H
 #include "net/frame.h"
 #include "net/key.h"
 #include "net/world.h"
+#include <netinet/in.h>
 #include <poll.h>
 
 /* Places in the poll set; from PEERS on two a peer: dealer, monitor. A file descriptor of -1 is not
@@ -89,6 +91,32 @@ weir_err weir_zmq_guard_open(sockets *, const weir_key *);
 void weir_zmq_guard_serve(sockets *); /* answers ZeroMQ's questions about those that knock */
 /* Sockets that listen or connect from now on do so with the key; NULL: without. */
 weir_err weir_zmq_lock(void *socket, const weir_key *, bool listens);
+
+/* ---- zmq_crowd.c ---- */
+/* A connection that ZeroMQ has accepted. */
+typedef struct weir_stranger {
+    int fd;                      /* ZeroMQ's */
+    char host[INET6_ADDRSTRLEN]; /* "": it was gone before we could look */
+    in_port_t port;
+} weir_stranger;
+
+typedef struct weir_crowd {
+    weir_stranger *in; /* the oldest first */
+    int count, most;
+    int limit;         /* descriptors that the process may have */
+    int hand, nothing; /* a descriptor that is made to mean others, and what it means else */
+    bool warned;
+    const char *at;
+} weir_crowd;
+
+/* For a socket that listens at `at` for so many ranks. Is to be closed, also where it fails. */
+weir_err weir_crowd_open(weir_crowd *, int ranks, const char *at);
+/* One has connected; where it is one too many, the oldest is ended. */
+void weir_crowd_add(weir_crowd *, int fd);
+/* It has said who it is, or is gone. */
+void weir_crowd_leave(weir_crowd *, int fd);
+const char *weir_crowd_host(const weir_crowd *, int fd); /* "": not known */
+void weir_crowd_close(weir_crowd *);
 
 /* ---- zmq_pace.c ---- */
 /* whether the user named a congestion control that can be had */
