@@ -20,6 +20,7 @@ weir_exchange_env held_env(held_model *m, const held_job *j, weir_arena *a)
                                .lane = m->lane,
                                .lanes = m->lanes,
                                .arena = a,
+                               .group_arena = a,
                                .seed = 7,
                                .clip = j->clip};
 }

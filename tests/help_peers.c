@@ -7,6 +7,19 @@
 #include <string.h>
 #include <cmocka.h>
 
+const weir_exchange_env *rank_env(rank *r)
+{
+    r->env = (weir_exchange_env){.same = &r->g,
+                                 .all = &r->g,
+                                 .coll = &r->coll,
+                                 .lane = r->lane,
+                                 .lanes = r->lanes,
+                                 .arena = r->arena,
+                                 .group_arena = r->arena,
+                                 .seed = 7};
+    return &r->env;
+}
+
 weir_err peer_open(rank *r, weir_net *net, const plan *p)
 {
     weir_bucket *b;
@@ -26,8 +39,7 @@ weir_err peer_open(rank *r, weir_net *net, const plan *p)
     WEIR_TRY(weir_lanes_make(b, r->lanes, p->codec, p->optim, r->arena, &r->lane));
     r->lane[r->lanes - 1].notes = WEIR_NOTES;
     WEIR_TRY(weir_plug_make(&p->exchange->plug, "exchange", p->spec, r->arena, &r->self));
-    return p->exchange->init(r->self, &(weir_exchange_env){&r->g, &r->g, &r->coll, r->lane,
-                                                           r->lanes, r->arena, NULL, NULL, 7, 0});
+    return p->exchange->init(r->self, rank_env(r));
 }
 
 void make_gradient(rank *r, plan *p, uint64_t step, double rate)

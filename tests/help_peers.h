@@ -37,6 +37,7 @@ typedef struct rank {
     weir_lane *lane;
     int lanes;
     void *self;
+    weir_exchange_env env;
 } rank;
 
 plan *new_plan(const char *spec, int bound, const char *codec);
@@ -45,6 +46,7 @@ weir_err run_rank(weir_net *, void *plan);
 void all_well(plan *, const char *net, int size);
 
 /* For plan->run. */
+const weir_exchange_env *rank_env(rank *); /* as the rank's group is now */
 weir_err peer_open(rank *, weir_net *, const plan *);
 void make_gradient(rank *, plan *, uint64_t step, double rate);
 weir_err one_step(rank *, plan *, uint64_t step);

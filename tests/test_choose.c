@@ -53,7 +53,8 @@ static weir_err rig_exchange(rig *r)
                                                                       .coll = &r->coll,
                                                                       .lane = r->lane,
                                                                       .lanes = r->lanes,
-                                                                      .arena = r->arena});
+                                                                      .arena = r->arena,
+                                                                      .group_arena = r->arena});
 }
 
 /* Whole numbers, mostly small, another on every rank and step. */

@@ -119,7 +119,7 @@ static weir_err small_make(small *s, const char *codec, const char *exchange, we
     WEIR_TRY(weir_lanes_make(b, s->lanes, codec, "sgd:momentum=0.9", a, &s->lane));
     s->lane[s->lanes - 1].notes = WEIR_NOTES;
     WEIR_TRY(weir_plug_make(&x->plug, "exchange", exchange, a, self));
-    return x->init(*self, &(weir_exchange_env){g, g, coll, s->lane, s->lanes, a});
+    return x->init(*self, &(weir_exchange_env){g, g, coll, s->lane, s->lanes, a, a});
 }
 
 static void small_gradient(small *s, int member, uint64_t step)
@@ -234,7 +234,8 @@ static weir_err fate_rank(weir_net *net, void *arg)
             weir_net_renew(net, 1, two, 2);
             err = weir_group_make(net, 0, two, 2, a, &g);
             if (!err)
-                err = x->regroup(self, &(weir_exchange_env){&g, &g, &coll, s->lane, s->lanes, a});
+                err =
+                    x->regroup(self, &(weir_exchange_env){&g, &g, &coll, s->lane, s->lanes, a, a});
             if (!err)
                 err = small_step(s, x, self, me, step, -1);
         }
@@ -268,7 +269,7 @@ static weir_err plain_rank(weir_net *net, void *arg)
     if (!err && me < 2) {
         err = weir_group_make(net, 1, two, 2, a, &g);
         if (!err)
-            err = x->regroup(self, &(weir_exchange_env){&g, &g, &coll, s->lane, s->lanes, a});
+            err = x->regroup(self, &(weir_exchange_env){&g, &g, &coll, s->lane, s->lanes, a, a});
         for (uint64_t step = 2; step < 5 && !err; step++)
             err = small_step(s, x, self, me, step, -1);
         if (!err)

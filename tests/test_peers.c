@@ -171,8 +171,7 @@ static weir_err shrink(rank *r, plan *p)
     WEIR_TRY(x->hand_over(r->self, stay, 3));
     if (r->g.me < 3) {
         WEIR_TRY(weir_group_make(r->g.net, 1, stay, 3, r->arena, &r->g));
-        WEIR_TRY(x->regroup(r->self, &(weir_exchange_env){&r->g, &r->g, &r->coll, r->lane, r->lanes,
-                                                          r->arena, NULL, NULL, 7, 0}));
+        WEIR_TRY(x->regroup(r->self, rank_env(r)));
         for (uint64_t step = half; step < (uint64_t)p->steps; step++)
             WEIR_TRY(one_step(r, p, step));
         WEIR_TRY(x->settle(r->self, (weir_turn){.step = (uint64_t)p->steps}));
@@ -226,9 +225,7 @@ static weir_err enter(rank *r, plan *p, int phase, int me)
     WEIR_TRY(weir_group_make(net, (unsigned)phase + 1, phase_of[phase], count_of[phase], r->arena,
                              &r->g));
     WEIR_TRY(weir_coll_open("ring", &r->g, r->arena, &r->coll));
-    return p->exchange->regroup(r->self,
-                                &(weir_exchange_env){&r->g, &r->g, &r->coll, r->lane, r->lanes,
-                                                     r->arena, NULL, NULL, 7, 0});
+    return p->exchange->regroup(r->self, rank_env(r));
 }
 
 static weir_err change(rank *r, plan *p)

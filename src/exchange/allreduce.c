@@ -33,11 +33,11 @@ static weir_err make_ways(allreduce *x, const weir_exchange_env *env)
 {
     if (!x->levels || x->level.leads)
         return weir_ways_make(env->lane, env->lanes, x->levels ? x->level.outer : env->same,
-                              env->seed, env->arena, &x->ways);
+                              env->seed, env->group_arena, &x->ways);
     x->ways = NULL;
     for (weir_lane *l = env->lane; l < env->lane + env->lanes; l++)
         if (l->feedback && l->codec->combine == WEIR_COMBINE_STRIPE)
-            WEIR_TRY(weir_stripes_make(l, NULL, env->arena));
+            WEIR_TRY(weir_stripes_make(l, NULL, env->group_arena));
     return WEIR_OK;
 }
 
@@ -63,7 +63,7 @@ static weir_err init(void *self, const weir_exchange_env *env)
         l->stray = true;
     }
     if (x->levels)
-        WEIR_TRY(weir_hier_open(&x->level, env->same, env->coll, x->each, env->arena));
+        WEIR_TRY(weir_hier_open(&x->level, env->same, env->coll, x->each, env->group_arena));
     if (x->levels && x->level.machines.count == 1 && weir_group_leads(env->same))
         weir_log(WEIR_LOG_WARN, "exchange",
                  "--exchange allreduce:hier=yes: all workers are on one machine, and nothing is "
@@ -167,6 +167,16 @@ static weir_err hand_over(void *self, const int *stay, int count)
     return weir_hand_over(&((allreduce *)self)->env, stay, count);
 }
 
+static void leave(void *self)
+{
+    allreduce *x = self;
+
+    for (int i = 0; i < x->env.lanes; i++)
+        weir_stripes_drop_all(&x->env.lane[i]);
+    x->ways = NULL;
+    x->choose = NULL;
+}
+
 static weir_err regroup(void *self, const weir_exchange_env *env) { return init(self, env); }
 
 const weir_exchange weir_exchange_allreduce = {
@@ -180,4 +190,5 @@ const weir_exchange weir_exchange_allreduce = {
     .hand_over = hand_over,
     .regroup = regroup,
     .choice = choice,
+    .close = leave,
 };

@@ -24,7 +24,7 @@ static weir_err make_policy(weir_choose *c, int k, const char *name)
     *p = (weir_policy){.name = name,
                        .predicted = NAN,
                        .measured = NAN,
-                       .pick = WEIR_NEW(c->env.arena, int, c->env.lanes)};
+                       .pick = WEIR_NEW(c->env.group_arena, int, c->env.lanes)};
     if (!p->pick)
         return weir_fail_nomem((size_t)c->env.lanes * sizeof *p->pick);
     for (int i = 0; i < c->env.lanes; i++)
@@ -44,8 +44,8 @@ static weir_err make_room(weir_choose *c, const weir_lane *open)
 {
     int lanes = c->env.lanes;
 
-    c->seen = WEIR_NEW(c->env.arena, weir_sight, 3 * lanes);
-    c->poll = WEIR_NEW(c->env.arena, weir_poll, 1 + NUMBERS * lanes);
+    c->seen = WEIR_NEW(c->env.group_arena, weir_sight, 3 * lanes);
+    c->poll = WEIR_NEW(c->env.group_arena, weir_poll, 1 + NUMBERS * lanes);
     if (!c->seen || !c->poll)
         return weir_fail_nomem((size_t)lanes * 5 * sizeof *c->seen);
     c->least = c->seen + lanes;
@@ -60,7 +60,8 @@ static weir_err make_room(weir_choose *c, const weir_lane *open)
     c->policies = c->plain + 2;
     WEIR_TRY(make_policy(c, c->plain, "mix"));
     WEIR_TRY(make_policy(c, c->plain + 1, "other mix"));
-    return weir_forecast_make(&c->forecast, c->env.lane, lanes, c->env.same->size, c->env.arena);
+    return weir_forecast_make(&c->forecast, c->env.lane, lanes, c->env.same->size,
+                              c->env.group_arena);
 }
 
 /* Lanes go by this policy from the next step on. */
@@ -105,7 +106,7 @@ weir_err weir_choose_make(const weir_exchange_env *env, weir_choose **out)
     if (weir_net_dry(env->same->net))
         return weir_fail(WEIR_MISFIT, "--codec auto measures, and in a dry world no worker can "
                                       "tell another what it measured: name a codec");
-    if (!(c = WEIR_NEW(env->arena, weir_choose, 1)))
+    if (!(c = WEIR_NEW(env->group_arena, weir_choose, 1)))
         return weir_fail_nomem(sizeof *c);
     c->env = *env;
     c->set = open->choosing;

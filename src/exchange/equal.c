@@ -25,10 +25,10 @@ struct weir_equal {
 weir_err weir_equal_make(const weir_exchange_env *env, weir_equal **out)
 {
     size_t p = (size_t)env->same->size;
-    weir_equal *q = WEIR_NEW(env->arena, weir_equal, 1);
+    weir_equal *q = WEIR_NEW(env->group_arena, weir_equal, 1);
 
-    if (!q || !(q->said = WEIR_NEW(env->arena, verdict, p)) ||
-        !(q->off = WEIR_NEW(env->arena, size_t, 2 * p)))
+    if (!q || !(q->said = WEIR_NEW(env->group_arena, verdict, p)) ||
+        !(q->off = WEIR_NEW(env->group_arena, size_t, 2 * p)))
         return weir_fail_nomem(p * sizeof *q->said);
     q->len = q->off + p;
     for (size_t i = 0; i < p; i++) {

@@ -4,7 +4,17 @@
  * Laws. Sums, no means: backward divides by the samples of the whole step, exchanges only sum. A
  * step is a transaction: until the last bucket has been exchanged nothing changes that repeating
  * the step would need; parameters, optimiser state and residuals change together, in `finish`. A
- * step that meets an error before that leaves them all as they were. */
+ * step that meets an error before that leaves them all as they were.
+ *
+ * Groups may change a thousand times, so memory is of two kinds. What lasts as long as the run
+ * (what a lane holds back, its momentum, its optimiser) lies in `arena`. What belongs to this
+ * generation of groups (messages of members, stripes, what was measured) lies in `group_arena`,
+ * which is freed when the groups go. They change in this order:
+ *
+ *   hand_over   if all members are there: what those who leave hold back goes to those who stay
+ *   close       nothing is in flight; what is the worker's own leaves the generation's memory
+ *   the caller frees the generation's memory, makes groups and collectives anew
+ *   regroup     on those who stay, with a new group_arena; init on those who come */
 #ifndef WEIR_EXCHANGE_EXCHANGE_H
 #define WEIR_EXCHANGE_EXCHANGE_H
 #include "exchange/lane.h"
@@ -13,13 +23,13 @@
  * owner of the numbers is train/. */
 enum { WEIR_NOTES = 16 };
 
-/* What an exchange is given, once. */
+/* What an exchange is given, once for each generation of groups. */
 typedef struct weir_exchange_env {
     weir_group *same, *all; /* holders of this part of the model; everybody */
     weir_coll_use *coll;
     weir_lane *lane;
     int lanes;
-    weir_arena *arena;
+    weir_arena *arena, *group_arena; /* for life; until the groups change */
     /* Cuts a loop over the threads that computed the gradient, which wait while `finish` runs.
      * NULL: there are none. */
     void (*share)(void *sharer, int64_t n, void (*part)(void *arg, int64_t from, int64_t to),
@@ -66,18 +76,20 @@ typedef struct weir_exchange {
      * before the first step, where there is nothing to drain. NULL: nothing to do. [blocks] */
     weir_err (*settle)(void *self, weir_turn);
     /* The groups are going to change, and all of their members are there: called on each of them
-     * with the ranks that stay, the same on all. What the others hold back goes to those; then
-     * regroup on those that stay, init on those that come. NULL: nothing is held back. [blocks] */
+     * with the ranks that stay, the same on all. What the others hold back goes to those. NULL:
+     * nothing is held back. [blocks] */
     weir_err (*hand_over)(void *self, const int *stay, int count);
-    /* The groups have changed: from now on these. What a lost member held back is lost. NULL:
+    /* The groups have changed: from now on these. What a lost member held back is lost. Nothing of
+     * the last generation's memory is touched; gradients may lie elsewhere than they did. NULL:
      * cannot. [blocks] */
     weir_err (*regroup)(void *self, const weir_exchange_env *);
     weir_err (*state)(void *self, weir_io *); /* beyond the lanes' own. NULL: none */
     /* Between steps: the last choice of codecs, once; NULL: none since it was asked for. *trying:
      * others are being tried now. NULL: never chooses. */
     const weir_choice *(*choice)(void *self, bool *trying);
-    /* On the comm task, before the memory goes, after errors too: nothing of it is in flight any
-     * more. NULL: nothing ever is between two calls. */
+    /* The memory of this generation goes: nothing of it is in flight any more, and what the worker
+     * holds back there (as owner of a stripe) waits with the rest of what it holds back. On the
+     * comm task, after errors too; harmless twice. NULL: there is nothing of the kind. */
     void (*close)(void *self);
 } weir_exchange;
 

@@ -103,6 +103,7 @@ void weir_lane_choose(weir_lane *, int rival);
  * so it does when stripes are dropped. */
 weir_err weir_stripes_make(weir_lane *, const weir_group *, weir_arena *);
 void weir_stripes_drop(weir_lane *);
+void weir_stripes_drop_all(weir_lane *); /* those of all that the lane may go by */
 
 /* Memory in which lanes take turns, for a group. */
 typedef struct weir_ways weir_ways;

@@ -40,6 +40,7 @@ typedef struct peers {
     float decay;
     /* clipped before it is sent: no lane leaves before all of the gradient is there */
     bool early;
+    bool owns;               /* momentum and decay have been taken over from the optimiser */
     bool begun;              /* since all last agreed */
     uint64_t since, next;    /* the first step since then; the step to come */
     uint64_t letters, added; /* added: how often weights have moved since then */
@@ -60,8 +61,8 @@ static weir_err take_over(peers *x, weir_lane *l)
                          "--exchange peers cannot do the work of --optim %s: a step of it is more "
                          "than a gradient times a rate",
                          l->optim->plug.name);
-    if (x->post)
-        return WEIR_OK; /* done before: now the groups have changed */
+    if (x->owns)
+        return WEIR_OK; /* the groups have changed, no more */
     l->optim->bare(l->stepper, &pull);
     x->decay = pull.decay;
     l->momentum = pull.momentum;
@@ -80,7 +81,7 @@ static weir_err take_over(peers *x, weir_lane *l)
 
 static weir_err make_room(peers *x)
 {
-    weir_arena *arena = x->env.arena;
+    weir_arena *arena = x->env.group_arena;
     size_t p = (size_t)x->env.same->size, lanes = (size_t)x->env.lanes,
            *most = WEIR_NEW(arena, size_t, lanes);
     bool dry = weir_net_dry(x->env.same->net);
@@ -107,6 +108,7 @@ static weir_err init(void *self, const weir_exchange_env *env)
     x->pen = (weir_pen){.group = env->same, .seed = env->seed, .base = 1};
     for (int i = 0; i < env->lanes; i++)
         WEIR_TRY(take_over(x, &env->lane[i]));
+    x->owns = true;
     x->begun = false;
     x->letters = x->added = 0;
     WEIR_TRY(make_room(x));
@@ -351,6 +353,7 @@ static void close_all(void *self)
 
     if (x->post)
         weir_post_close(x->post);
+    x->post = NULL;
 }
 
 /* Settled: nothing is on its way, and what is held back is all there is. */

@@ -44,8 +44,21 @@ static weir_err make_coder(const weir_lane *l, const weir_bucket *b, weir_arena 
 void weir_stripes_drop(weir_lane *l)
 {
     weir_lane_fold(l);
-    l->stripes = 0;
+    l->stripe = NULL;
+    l->stripes = l->mine = 0;
+    l->owner_coder = NULL;
     l->owned = (weir_pair){0};
+}
+
+void weir_stripes_drop_all(weir_lane *l)
+{
+    int now = l->now;
+
+    for (int k = 0; k < l->rivals; k++) {
+        weir_lane_turn_to(l, k);
+        weir_stripes_drop(l);
+    }
+    weir_lane_turn_to(l, now);
 }
 
 static weir_err make_owned(weir_lane *l, size_t at, size_t n, weir_arena *arena)
@@ -71,6 +84,7 @@ static weir_err make_none(weir_lane *l, weir_arena *arena)
 weir_err weir_stripes_make(weir_lane *l, const weir_group *g, weir_arena *arena)
 {
     weir_stripe *s = g ? WEIR_NEW(arena, weir_stripe, g->size) : NULL;
+    void *owner;
 
     if (!g)
         return make_none(l, arena);
@@ -81,8 +95,9 @@ weir_err weir_stripes_make(weir_lane *l, const weir_group *g, weir_arena *arena)
         WEIR_TRY(make_coder(l, &s[i].bucket, arena, &s[i].coder));
         s[i].bytes = l->codec->bound(s[i].coder);
     }
-    WEIR_TRY(make_coder(l, &s[g->me].bucket, arena, &l->owner_coder));
+    WEIR_TRY(make_coder(l, &s[g->me].bucket, arena, &owner));
     weir_stripes_drop(l);
+    l->owner_coder = owner;
     l->stripe = s;
     l->stripes = g->size;
     l->mine = g->me;

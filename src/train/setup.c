@@ -251,16 +251,17 @@ static weir_err open_exchange(weir_trainer *t)
         t->lane[i].exact = t->exact ? t->exact + bucket[i].at : NULL;
     }
     WEIR_TRY(weir_plug_make(exchange, "exchange", s->exchange, t->arena, &t->exchanger));
-    weir_exchange_env env = {t->mesh.same,
-                             &t->mesh.all,
-                             &t->coll,
-                             t->lane,
-                             t->lanes,
-                             t->arena,
-                             t->threads > 1 ? share : NULL,
-                             t,
-                             (uint64_t)s->seed,
-                             s->clip};
+    weir_exchange_env env = {.same = t->mesh.same,
+                             .all = &t->mesh.all,
+                             .coll = &t->coll,
+                             .lane = t->lane,
+                             .lanes = t->lanes,
+                             .arena = t->arena,
+                             .group_arena = t->mesh.arena,
+                             .share = t->threads > 1 ? share : NULL,
+                             .sharer = t,
+                             .seed = (uint64_t)s->seed,
+                             .clip = s->clip};
     return t->exchange->init(t->exchanger, &env);
 }
 
