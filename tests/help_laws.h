@@ -17,8 +17,9 @@ typedef struct law {
     double worth;          /* what `fn` is given: a pointer to it */
 } law;
 
-/* Ended by name NULL: messages; tasks; losses; and what later work needs of all of them. */
-extern const law laws_move[], laws_task[], laws_loss[], laws_later[];
+/* Ended by name NULL: messages; tasks; lines; losses; and what later work needs of all of them. */
+extern const law laws_move[], laws_task[], laws_line[], laws_loss[], laws_later[];
+extern const law *const law_tables[]; /* all of these, ended by NULL */
 const law *law_find(const char *name);
 
 /* How rank 2 of kill_and_repeat goes, in `worth`; told when, it writes the time there and stays,

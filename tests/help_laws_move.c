@@ -34,12 +34,12 @@ bool law_filled(const unsigned char *at, size_t len, unsigned seed)
     return true;
 }
 
+const law *const law_tables[] = {laws_move, laws_task, laws_line, laws_loss, laws_later, NULL};
+
 const law *law_find(const char *name)
 {
-    const law *const tables[] = {laws_move, laws_task, laws_loss, laws_later};
-
-    for (int i = 0; i < 4; i++)
-        for (const law *l = tables[i]; l->name; l++)
+    for (const law *const *table = law_tables; *table; table++)
+        for (const law *l = *table; l->name; l++)
             if (!strcmp(l->name, name))
                 return l;
     return NULL;

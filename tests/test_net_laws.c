@@ -42,14 +42,13 @@ enum { MOST = 100 };
 
 static int in_world(const char *world, const char *only)
 {
-    const law *const tables[] = {laws_move, laws_task, laws_loss, laws_later};
     struct CMUnitTest tests[MOST] = {0};
     char names[MOST][64];
     size_t count = 0;
 
     ranks_world = world;
-    for (int i = 0; i < 4; i++)
-        for (const law *l = tables[i]; l->name && count < MOST; l++) {
+    for (const law *const *table = law_tables; *table; table++)
+        for (const law *l = *table; l->name && count < MOST; l++) {
             if (only && !strstr(l->name, only))
                 continue;
             snprintf(names[count], sizeof names[count], "%s_%s", world, l->name);

@@ -221,15 +221,15 @@ static void watch(launch *l, struct pollfd *set)
             continue;
         for (int r = 0; r < l->size; r++) {
             if (set[1 + 2 * r].revents)
-                weir_lines_read(&l->child[r].out);
+                weir_output_read(&l->child[r].out);
             if (set[2 + 2 * r].revents)
-                weir_lines_read(&l->child[r].err);
+                weir_output_read(&l->child[r].err);
         }
         read_signals(l);
     }
     for (int r = 0; r < l->size; r++) {
-        weir_lines_close(&l->child[r].out);
-        weir_lines_close(&l->child[r].err);
+        weir_output_close(&l->child[r].out);
+        weir_output_close(&l->child[r].err);
     }
 }
 
@@ -280,7 +280,7 @@ static void print_failure(const launch *l, const weir_child *c)
     uint64_t doing = atomic_load(&l->board->slot[c->rank].doing);
     const char *phase = weir_phase_name((weir_phase)(doing & 0xff)), *why = c->err.error;
     char host[64] = "unknown", who[128];
-    int first = c->err.count > WEIR_LINES_LAST ? c->err.count - WEIR_LINES_LAST : 0,
+    int first = c->err.count > WEIR_OUTPUT_LAST ? c->err.count - WEIR_OUTPUT_LAST : 0,
         code = code_of(c);
 
     if (gethostname(host, sizeof host - 1))
@@ -288,15 +288,16 @@ static void print_failure(const launch *l, const weir_child *c)
     snprintf(who, sizeof who, "rank %d (host %s, pid %d", c->rank, host, (int)c->pid);
     if (WIFSIGNALED(c->status))
         fprintf(stderr,
-                WEIR_LINES_ERROR "%s) was killed by signal %d in phase %s of step %llu (exit %d)\n",
+                WEIR_OUTPUT_ERROR
+                "%s) was killed by signal %d in phase %s of step %llu (exit %d)\n",
                 who, WTERMSIG(c->status), phase, (unsigned long long)(doing >> 8), code);
     else if (!is_cause(c) && !strncmp(why, "rank ", 5)) /* it names the one to blame */
-        fprintf(stderr, WEIR_LINES_ERROR "%s (exit %d)\n", why, code);
+        fprintf(stderr, WEIR_OUTPUT_ERROR "%s (exit %d)\n", why, code);
     else
-        fprintf(stderr, WEIR_LINES_ERROR "%s, phase %s): %s (exit %d)\n", who, phase,
+        fprintf(stderr, WEIR_OUTPUT_ERROR "%s, phase %s): %s (exit %d)\n", who, phase,
                 why[0] ? why : "left without a word", code);
     for (int i = first; i < c->err.count; i++)
-        fprintf(stderr, "  %s\n", c->err.last[i % WEIR_LINES_LAST]);
+        fprintf(stderr, "  %s\n", c->err.last[i % WEIR_OUTPUT_LAST]);
     fflush(stderr);
 }
 
@@ -321,7 +322,8 @@ static int ended_code(const launch *l)
     for (int r = 0; n < 64 && r < l->size; r++)
         if (l->child[r].killed && l->child[r].status) {
             fprintf(stderr,
-                    WEIR_LINES_ERROR "rank %d did not leave at signal %d and was ended (exit %d)\n",
+                    WEIR_OUTPUT_ERROR
+                    "rank %d did not leave at signal %d and was ended (exit %d)\n",
                     r, n, 128 + n);
             return 128 + n;
         }
@@ -342,7 +344,7 @@ static int verdict(launch *l)
     }
     for (int r = 0; r < l->size; r++) /* held back for nothing: it went well in the end */
         if (!l->child[r].status && l->child[r].err.error[0])
-            fprintf(stderr, "%s" WEIR_LINES_ERROR "%s\n", l->child[r].err.prefix,
+            fprintf(stderr, "%s" WEIR_OUTPUT_ERROR "%s\n", l->child[r].err.prefix,
                     l->child[r].err.error);
     return requested ? requested : ended_code(l);
 }

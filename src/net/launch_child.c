@@ -62,12 +62,12 @@ static void become_rank(int rank, const weir_run_env *env, const sigset_t *mask,
     set_variables(rank, env);
     sigprocmask(SIG_SETMASK, mask, NULL);
     execv("/proc/self/exe", argv);
-    dprintf(STDERR_FILENO, WEIR_LINES_ERROR "this program cannot be started again: %s\n",
+    dprintf(STDERR_FILENO, WEIR_OUTPUT_ERROR "this program cannot be started again: %s\n",
             strerror(errno));
     _exit(WEIR_FAILED);
 }
 
-static void watch_pipe(weir_lines *l, int from, int to, int rank, bool plain)
+static void watch_pipe(weir_output *l, int from, int to, int rank, bool plain)
 {
     fcntl(from, F_SETFL, O_NONBLOCK);
     l->from = from;

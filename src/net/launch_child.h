@@ -2,7 +2,7 @@
 #ifndef WEIR_NET_LAUNCH_CHILD_H
 #define WEIR_NET_LAUNCH_CHILD_H
 #include "net/launch.h"
-#include "net/lines.h"
+#include "net/output.h"
 #include <signal.h>
 #include <sys/types.h>
 
@@ -19,7 +19,7 @@ typedef struct weir_child {
     int rank, status;
     int ended;            /* 0: lives; else the how-many-th to end */
     bool stopped, killed; /* killed: by us */
-    weir_lines out, err;
+    weir_output out, err;
 } weir_child;
 
 /* Starts this program again as `rank`, with `mask` as its signal mask, in a process group of its

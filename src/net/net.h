@@ -178,6 +178,22 @@ weir_err weir_net_fibre_join(weir_net *, weir_fibre_task *); /* [blocks] gives w
  * joined before the first fibre returns. A get or a join by a fibre [blocks] only that fibre. */
 weir_rt *weir_net_rt(weir_net *);
 
+/* ---- a thread that we did not start ---- */
+/* A thread of a program that embeds us takes part as a task of the rank: from enter to leave it may
+ * do what those may that weir_net_rt starts, so compute for it. In a simulated world it waits for
+ * its turn in every verb that blocks, and all else is at rest while it runs: each rank there has a
+ * thread of its own, and none of them waits for another but through these verbs. */
+typedef struct weir_visitor weir_visitor;
+/* On a fibre of the rank; then await, before the first one returns. */
+weir_err weir_net_expect(weir_net *, const char *name, weir_visitor **);
+/* [blocks] until it has left; only in a simulated world: else what it was used for tells */
+void weir_visitor_await(weir_visitor *);
+/* On that thread: before its first verb, and after its last. */
+void weir_visitor_enter(weir_visitor *);
+void weir_visitor_leave(weir_visitor *);
+/* Neither side uses it any more. */
+void weir_visitor_free(weir_visitor *);
+
 /* ---- the world ---- */
 /* Where this rank is. Found by weir_place_find (place.h). */
 typedef struct weir_place {

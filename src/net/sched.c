@@ -168,6 +168,10 @@ void weir_sched_block(weir_net *n, double deadline)
 {
     weir_fibre_task *me = n->sched->current;
 
+    if (me->visitor) {
+        weir_visitor_block(me->visitor, deadline);
+        return;
+    }
     me->blocked = true;
     me->deadline = deadline;
     if (n->world->arm && deadline < WEIR_NEVER)

@@ -5,11 +5,12 @@
  *   match.c                      operations and their messages
  *   wait.c                       waiting for them, helpers
  *   queue.c                      queues and threads of a rank
+ *   visit.c                      threads that we did not start
  *   loss.c                       lost peers, faults, renewal
  *   life*.c                      meeting, signs of life, leaving (worlds with real peers)
  *   share.c                      memory in common, and waiting for a word in it
  *   mesh.c, group.c              who is who, and all groups
- *   launch*.c, lines.c, place*.c before a net runs
+ *   launch*.c, output.c, place*.c before a net runs
  *   address.c                    where a rank is reached
  *   key.h                        who may join
  *   frame.c                      what crosses the wire
@@ -148,6 +149,7 @@ struct weir_fibre_task {
     double armed[2];
     int timers;
     weir_fibre_task *next_ready, *next, *joiner;
+    weir_visitor *visitor; /* whom it stands in for, and who runs now; NULL: nobody */
     char name[16];
     weir_why why;
 };
@@ -167,6 +169,10 @@ bool weir_sched_here(const weir_sched *);       /* [any thread] is this the comm
 void weir_sched_look(weir_net *);
 /* the running fibre, until woken (perhaps for nothing) or late */
 void weir_sched_block(weir_net *, double deadline);
+
+/* ---- visit.c ---- */
+/* On the visitor's own thread: blocks as its stand-in would. */
+void weir_visitor_block(weir_visitor *, double deadline);
 
 /* ---- one rank ---- */
 typedef struct weir_loss {

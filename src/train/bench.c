@@ -263,7 +263,7 @@ static weir_err time_steps(weir_trainer *t, const weir_bench *b)
     return weir_group_leads(&t->mesh.all) ? report_steps(t, b, &m) : WEIR_OK;
 }
 
-static weir_err steps_compute(weir_comm *comm, void *arg)
+static weir_err time_rank(weir_comm *comm, void *arg)
 {
     stepping *s = arg;
 
@@ -282,7 +282,7 @@ static weir_err steps_rank(weir_net *net, void *arg)
     if (!mine)
         return weir_fail_nomem(sizeof *mine);
     *mine = *(stepping *)arg;
-    err = weir_comm_run(net, steps_compute, steps_close, mine);
+    err = weir_comm_run(net, &(weir_compute){time_rank, steps_close, mine});
     free(mine);
     return err;
 }

@@ -58,7 +58,7 @@ static weir_err evaluate(evaluating *e, weir_trainer *t)
     return WEIR_OK;
 }
 
-static weir_err compute(weir_comm *comm, void *arg)
+static weir_err evaluate_rank(weir_comm *comm, void *arg)
 {
     evaluating *e = arg;
 
@@ -70,7 +70,7 @@ static void close_trainer(void *arg) { weir_trainer_close(&((evaluating *)arg)->
 
 static weir_err rank_main(weir_net *net, void *arg)
 {
-    return weir_comm_run(net, compute, close_trainer, arg);
+    return weir_comm_run(net, &(weir_compute){evaluate_rank, close_trainer, arg});
 }
 
 weir_err weir_eval_run(const char *checkpoint, const weir_settings *set, const weir_place *place,

@@ -23,7 +23,7 @@ weir_err weir_trainer_sum(weir_trainer *t, double *x, int n)
 {
     sums s = {t, x, (size_t)n, &weir_sum_f64};
 
-    WEIR_TRY(weir_comm_call(t->comm, sum_job, &s));
+    WEIR_TRY(weir_line_call(t->line, sum_job, &s));
     for (int i = 0; i < n && t->dry; i++)
         x[i] *= t->mesh.all.size; /* nothing was moved: the others have as much */
     return WEIR_OK;
@@ -54,7 +54,7 @@ weir_err weir_trainer_gather(weir_trainer *t, uint64_t mine, uint64_t *all)
         len[i] = sizeof mine;
     }
     all[t->mesh.all.me] = mine;
-    return weir_comm_call(t->comm, gather_job, &(gathering){t, all, off, len});
+    return weir_line_call(t->line, gather_job, &(gathering){t, all, off, len});
 }
 
 /* How many different numbers there are. */
@@ -87,7 +87,7 @@ static weir_err check_job(void *replica) { return weir_replica_check(replica); }
 weir_err weir_trainer_check(weir_trainer *t)
 {
     t->replica.step = t->step;
-    return t->mesh.all.size > 1 ? weir_comm_call(t->comm, check_job, &t->replica) : WEIR_OK;
+    return t->mesh.all.size > 1 ? weir_line_call(t->line, check_job, &t->replica) : WEIR_OK;
 }
 
 static weir_err settle_job(void *arg)
@@ -127,7 +127,7 @@ static weir_err average_statistics(weir_trainer *t)
 weir_err weir_trainer_settle(weir_trainer *t)
 {
     if (t->exchange->settle) {
-        WEIR_TRY(weir_comm_call(t->comm, settle_job, t));
+        WEIR_TRY(weir_line_call(t->line, settle_job, t));
         if (!t->dry)
             weir_model_refresh(t->model);
     }

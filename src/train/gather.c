@@ -126,7 +126,7 @@ weir_err weir_gather_state(weir_trainer *t, weir_gathered **out)
     pass p = {.io = {.range = collect_range, .u64 = collect_u64}, .g = g};
     err = weir_trainer_state(t, &p.io);
     if (!err && g->first)
-        err = weir_comm_call(t->comm, sum_job, g);
+        err = weir_line_call(t->line, sum_job, g);
     if (err)
         return weir_gathered_free(g), err;
     *out = g;

@@ -17,6 +17,6 @@ static weir_err say_who_is_lost(void *net) { return weir_net_lost(net); }
 weir_err weir_trainer_lost(weir_trainer *t, weir_err halted)
 {
     if (halted == WEIR_LOST)
-        WEIR_TRY(weir_comm_call(t->comm, say_who_is_lost, t->net));
+        WEIR_TRY(weir_line_call(t->line, say_who_is_lost, t->net));
     return halted;
 }

@@ -81,7 +81,7 @@ static weir_err place_exact(void *trainer)
 
 static weir_err open_exact(weir_trainer *t)
 {
-    WEIR_TRY(weir_comm_call(t->comm, place_exact, t));
+    WEIR_TRY(weir_line_call(t->line, place_exact, t));
     return weir_model_exact(t->model, t->exact, t->mesh.all.size == 1);
 }
 
@@ -174,7 +174,7 @@ static weir_err open_model(weir_trainer *t)
     t->param = WEIR_NEW(t->arena, float, t->params);
     if (!t->param)
         return weir_fail_nomem(t->params * sizeof(float));
-    WEIR_TRY(weir_comm_call(t->comm, place_grad, t));
+    WEIR_TRY(weir_line_call(t->line, place_grad, t));
     weir_model_attach(t->model, t->param, t->grad);
     if (t->set->exact)
         WEIR_TRY(open_exact(t));
@@ -200,7 +200,7 @@ static void run_loop(void *loop)
 
 static void share(void *trainer, int64_t n, void (*part)(void *, int64_t, int64_t), void *arg)
 {
-    weir_comm_lend(((weir_trainer *)trainer)->comm, run_loop, &(shared_loop){n, part, arg});
+    weir_line_lend(((weir_trainer *)trainer)->line, run_loop, &(shared_loop){n, part, arg});
 }
 
 static size_t bucket_bytes(const weir_trainer *t)
@@ -308,7 +308,7 @@ static weir_err agree(weir_trainer *t)
     WEIR_TRY(hash_model(t, &a.content[0].hash));
     a.content[1].hash = weir_data_hash(&t->data, WEIR_TRAIN);
     a.content[2].hash = weir_data_hash(&t->data, WEIR_TEST);
-    return weir_comm_call(t->comm, agree_job, &a);
+    return weir_line_call(t->line, agree_job, &a);
 }
 
 static weir_err open_replica(weir_trainer *t)
@@ -321,6 +321,7 @@ static weir_err open_replica(weir_trainer *t)
 weir_err weir_trainer_enter(weir_trainer *t)
 {
     t->net = weir_comm_net(t->comm);
+    t->line = weir_comm_line(t->comm);
     t->rt = weir_net_rt(t->net);
     weir_net_phase(t->net, WEIR_PHASE_LOAD, 0);
     if (!(t->arena = weir_arena_new()))
@@ -362,14 +363,32 @@ static weir_err prepare(weir_trainer *t)
     return WEIR_OK;
 }
 
+static weir_err open_loader(weir_trainer *t)
+{
+    return weir_loader_open(t->rt, &t->data, &t->plan, (weir_loader_from){t->cursor, t->step},
+                            LOADER_AHEAD, &t->loader);
+}
+
 weir_err weir_trainer_begin(weir_trainer *t)
 {
     if (t->dry)
         return WEIR_OK;
     WEIR_TRY(prepare(t));
     weir_model_refresh(t->model);
-    return weir_loader_open(t->rt, &t->data, &t->plan, (weir_loader_from){t->cursor, t->step},
-                            LOADER_AHEAD, &t->loader);
+    return open_loader(t);
+}
+
+weir_err weir_trainer_rewind(weir_trainer *t)
+{
+    if (t->exchange->drifts)
+        return weir_fail(WEIR_MISFIT,
+                         "--exchange %s: what a step has sent cannot be taken back, so one that "
+                         "failed cannot be repeated",
+                         t->set->exchange);
+    weir_line_clear(t->line);
+    weir_loader_close(t->loader);
+    t->loader = NULL;
+    return open_loader(t);
 }
 
 /* On the comm task, as something may be in flight. */
@@ -385,7 +404,10 @@ static weir_err leave_groups(void *trainer)
 
 void weir_trainer_close(weir_trainer *t)
 {
-    weir_comm_close(t->comm, leave_groups, t);
+    if (t->line) { /* whatever it was doing uses what goes now */
+        weir_line_clear(t->line);
+        weir_line_call(t->line, leave_groups, t);
+    }
     weir_loader_close(t->loader);
     weir_model_close(t->model);
     if (t->data.data)

@@ -92,7 +92,7 @@ static void buckets_leave(weir_trainer *t, int k)
     weir_step *s = &t->now;
 
     while (!s->posting && s->next_lane < t->lanes && t->lane[s->next_lane].bucket->ready <= k)
-        s->posting = weir_comm_post(t->comm, exchange_bucket, &t->lane[s->next_lane++]);
+        s->posting = weir_line_post(t->line, exchange_bucket, &t->lane[s->next_lane++]);
 }
 
 static void forward_over(weir_trainer *t)
@@ -191,7 +191,7 @@ static weir_err blame(weir_trainer *t, weir_err err)
 static weir_err finish_step(weir_trainer *t)
 {
     weir_net_phase(t->net, WEIR_PHASE_EXCHANGE, t->step + 1);
-    weir_err err = weir_comm_call(t->comm, exchange_finish, t);
+    weir_err err = weir_line_call(t->line, exchange_finish, t);
     return err ? blame(t, err) : WEIR_OK;
 }
 

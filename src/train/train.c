@@ -58,7 +58,7 @@ static weir_err run(weir_comm *comm, session *s)
                            s->stopped, s->result);
 }
 
-static weir_err compute(weir_comm *comm, void *arg)
+static weir_err train_rank(weir_comm *comm, void *arg)
 {
     weir_err err = run(comm, arg);
 
@@ -106,7 +106,8 @@ static weir_err rank_main(weir_net *net, void *arg)
             0); /* all have met: from now on nobody leaves without a word */
     if (weir_net_rank(net) != whole->place->rank)
         s->result = &other;
-    weir_err err = weir_comm_run(net, compute, close_trainer, s), closing = WEIR_OK;
+    weir_err err = weir_comm_run(net, &(weir_compute){train_rank, close_trainer, s}),
+             closing = WEIR_OK;
     snprintf(why, sizeof why, "%s", weir_why_text());
     if (err) {
         weir_fault fault = ended_by(net, s->place, err, why);

@@ -54,6 +54,7 @@ typedef struct weir_trainer {
     const weir_place *place;
     atomic_int *stop; /* a signal that came, 0: none. NULL: nobody sends any */
     weir_comm *comm;
+    weir_line *line; /* of the comm task: where this trainer's jobs are done */
     weir_net *net;
     weir_rt *rt;
     weir_arena *arena;
@@ -108,6 +109,9 @@ weir_err weir_trainer_begin(weir_trainer *);
  * price of a message, on all ranks. */
 weir_err weir_trainer_step(weir_trainer *, weir_step_report *whole);
 weir_err weir_trainer_flush(weir_trainer *, weir_step_report *whole);
+/* After a step that failed: takes back what is left of it, so that the next one repeats it. All
+ * ranks that go on do so. */
+weir_err weir_trainer_rewind(weir_trainer *);
 /* Of the last step whose sums have come: under an exchange that drifts some steps back, until it is
  * settled. */
 double weir_trainer_loss(const weir_trainer *);

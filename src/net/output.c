@@ -1,5 +1,5 @@
-/* lines.c - see lines.h. */
-#include "net/lines.h"
+/* output.c - see output.h. */
+#include "net/output.h"
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -19,39 +19,39 @@ static void write_all(int fd, const char *bytes, size_t n)
 }
 
 /* Could the line, as far as it has come, be a fatal error? */
-static bool may_be_error(const weir_lines *l)
+static bool may_be_error(const weir_output *l)
 {
-    size_t n = strlen(WEIR_LINES_ERROR);
+    size_t n = strlen(WEIR_OUTPUT_ERROR);
 
-    return !strncmp(l->line, WEIR_LINES_ERROR, l->len < n ? l->len : n);
+    return !strncmp(l->line, WEIR_OUTPUT_ERROR, l->len < n ? l->len : n);
 }
 
-static bool is_error(const weir_lines *l)
+static bool is_error(const weir_output *l)
 {
-    return l->len >= strlen(WEIR_LINES_ERROR) && may_be_error(l);
+    return l->len >= strlen(WEIR_OUTPUT_ERROR) && may_be_error(l);
 }
 
 /* One write a line, so that lines of several ranks do not mix. */
-static void pass_prefixed(weir_lines *l)
+static void pass_prefixed(weir_output *l)
 {
-    char text[sizeof l->prefix + WEIR_LINE_MAX + 1];
+    char text[sizeof l->prefix + WEIR_OUTPUT_LINE + 1];
     int n = snprintf(text, sizeof text, "%s%.*s\n", l->prefix, (int)l->len, l->line);
 
     write_all(l->to, text, (size_t)n);
 }
 
-static void keep_last(weir_lines *l)
+static void keep_last(weir_output *l)
 {
-    snprintf(l->last[l->count++ % WEIR_LINES_LAST], sizeof l->last[0], "%.*s",
+    snprintf(l->last[l->count++ % WEIR_OUTPUT_LAST], sizeof l->last[0], "%.*s",
              (int)(l->len < 255 ? l->len : 255), l->line);
 }
 
 /* A line is complete: ended by `end`, or (0) cut because it is long or the last. */
-static void end_line(weir_lines *l, char end)
+static void end_line(weir_output *l, char end)
 {
     if (is_error(l)) {
-        snprintf(l->error, sizeof l->error, "%.*s", (int)(l->len - strlen(WEIR_LINES_ERROR)),
-                 l->line + strlen(WEIR_LINES_ERROR));
+        snprintf(l->error, sizeof l->error, "%.*s", (int)(l->len - strlen(WEIR_OUTPUT_ERROR)),
+                 l->line + strlen(WEIR_OUTPUT_ERROR));
     } else {
         if (l->prefix[0]) {
             pass_prefixed(l);
@@ -66,7 +66,7 @@ static void end_line(weir_lines *l, char end)
     l->len = l->shown = 0;
 }
 
-static void add(weir_lines *l, const char *bytes, size_t n)
+static void add(weir_output *l, const char *bytes, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         if (bytes[i] == '\n' || (bytes[i] == '\r' && !l->prefix[0])) {
@@ -83,7 +83,7 @@ static void add(weir_lines *l, const char *bytes, size_t n)
     l->shown = l->len;
 }
 
-static void shut(weir_lines *l)
+static void shut(weir_output *l)
 {
     if (l->len)
         end_line(l, 0);
@@ -91,7 +91,7 @@ static void shut(weir_lines *l)
     l->from = -1;
 }
 
-void weir_lines_read(weir_lines *l)
+void weir_output_read(weir_output *l)
 {
     char bytes[4096];
 
@@ -106,9 +106,9 @@ void weir_lines_read(weir_lines *l)
     }
 }
 
-void weir_lines_close(weir_lines *l)
+void weir_output_close(weir_output *l)
 {
-    weir_lines_read(l);
+    weir_output_read(l);
     if (l->from >= 0)
         shut(l);
 }
