@@ -1,5 +1,5 @@
 """Stop and go on: the same as never stopping."""
-import os, shutil, signal, time
+import os, shutil
 import pytest
 from weirlib import (
     SMALL,
@@ -75,74 +75,6 @@ def test_nothing_left_to_do(tmp_path, never_stopped):
     assert (
         end(out)['loss'] is None and end(out)['params_hash'] == end(never_stopped(1))['params_hash']
     )
-
-
-@pytest.mark.sanitizer
-@pytest.mark.parametrize('workers', [1, 3])
-@pytest.mark.parametrize('number', [signal.SIGTERM, signal.SIGINT])
-def test_signal_checkpoints_and_leaves(tmp_path, never_stopped, workers, number):
-    out = tmp_path / 'run'
-    p = start('train', '--out', out, '--quiet', '--steps', 1000000, '--workers', workers, *COMMON)
-    wait_for(lambda: os.path.exists(out / 'log.jsonl') and len(events(out, 'step')) > 3)
-    p.send_signal(number)
-    _, err = p.communicate(timeout=30)
-    assert p.returncode == 128 + number, err
-    assert 'error' not in err
-    e = end(out)
-    assert e['exit'] == 128 + number
-    assert os.readlink(out / 'latest') == f'step-{e["steps"]}'
-
-
-def test_second_signal_leaves_now(tmp_path):
-    out = tmp_path / 'run'
-    p = start('train', '--out', out, '--quiet', '--steps', 1000000, '--workers', 2, *COMMON)
-    wait_for(lambda: os.path.exists(out / 'log.jsonl') and len(events(out, 'step')) > 3)
-    os.kill(
-        wait_for(lambda: len(children(p.pid)) == 2 and children(p.pid))[1], signal.SIGSTOP
-    )  # nobody can finish the step
-    p.send_signal(signal.SIGTERM)
-    time.sleep(0.3)
-    assert p.poll() is None
-    p.send_signal(signal.SIGTERM)
-    p.communicate(timeout=10)
-    assert p.returncode != 0 and not events(out, 'end')
-
-
-def test_one_rank_told_to_stop_stops_all(tmp_path):
-    out = tmp_path / 'run'
-    p = start('train', '--out', out, '--quiet', '--steps', 1000000, '--workers', 3, *COMMON)
-    wait_for(lambda: os.path.exists(out / 'log.jsonl') and len(events(out, 'step')) > 3)
-    ranks = children(p.pid)
-    os.kill(ranks[2], signal.SIGTERM)
-    os.kill(ranks[1], signal.SIGINT)
-    _, err = p.communicate(timeout=20)
-    assert p.returncode in (128 + signal.SIGTERM, 128 + signal.SIGINT) and not err, err
-    assert os.readlink(out / 'latest') == f'step-{end(out)["steps"]}'
-
-
-def test_nohup(tmp_path):
-    """a signal that was ignored when we started stays ignored"""
-    out = tmp_path / 'run'
-    p = start(
-        'train',
-        '--out',
-        out,
-        '--quiet',
-        '--steps',
-        1000000,
-        '--workers',
-        2,
-        *COMMON,
-        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN),
-    )
-    wait_for(lambda: os.path.exists(out / 'log.jsonl') and len(events(out, 'step')) > 3)
-    for pid in [p.pid, *children(p.pid)]:
-        os.kill(pid, signal.SIGHUP)
-    before = len(events(out, 'step'))
-    wait_for(lambda: len(events(out, 'step')) > before + 20)
-    p.terminate()
-    p.communicate(timeout=10)
-    assert p.returncode == 128 + signal.SIGTERM
 
 
 def test_keep(tmp_path):

@@ -70,7 +70,7 @@ static weir_err bench(int argc, char **argv, weir_arena *arena, int *code)
     if (!strcmp(kind[0], "codec"))
         return weir_bench_codec(weir_settings_given(&s, "codec") ? s.codec : NULL, (size_t)n,
                                 json != NULL, stdout);
-    if (cli_launch(argc, argv, &s, code))
+    if (cli_launch(argc, argv, &s, NULL, code))
         return WEIR_OK;
     WEIR_TRY(cli_enter(&s, NULL, &place));
     if (!strcmp(kind[0], "allreduce"))

@@ -48,11 +48,17 @@ bool cli_takes(const char *command, const char *key); /* by its row in cli_comma
 weir_err cli_options(int argc, char **argv, weir_settings *, const cli_extra *, const char **word,
                      int words);
 
-/* Starts --workers copies if this is not yet one of them: true, and *code is what to leave with. */
-bool cli_launch(int argc, char **argv, const weir_settings *, int *code);
+/* Starts --workers copies if this is not yet one of them: true, and *code is what to leave with.
+ * `word`: what a first signal is answered with; NULL: nothing. */
+bool cli_launch(int argc, char **argv, const weir_settings *, const char *word, int *code);
 
 /* Every command that runs as a rank enters here: finds its place, blocks signals in all threads and
- * reads them on one of its own. The first SIGINT or SIGTERM is stored in *stop, a second one ends
- * the process at once (the first, where stop is NULL), as does the launcher's end. */
-weir_err cli_enter(const weir_settings *, atomic_int *stop, weir_place *);
+ * reads them on one of its own. The first SIGINT, SIGTERM, SIGHUP, SIGUSR1 or SIGUSR2 (these two as
+ * SIGTERM) is stored in stop->signal and answered with stop->word, a second one ends the process at
+ * once (the first, where stop is NULL), as does the launcher's end. */
+typedef struct cli_stop {
+    atomic_int signal;
+    const char *word; /* said by the leader, unless our launcher has said it */
+} cli_stop;
+weir_err cli_enter(const weir_settings *, cli_stop *, weir_place *);
 #endif

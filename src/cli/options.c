@@ -142,7 +142,7 @@ bool cli_takes(const char *command, const char *key)
     return false;
 }
 
-bool cli_launch(int argc, char **argv, const weir_settings *s, int *code)
+bool cli_launch(int argc, char **argv, const weir_settings *s, const char *word, int *code)
 {
     weir_place place;
     char **all;
@@ -162,7 +162,7 @@ bool cli_launch(int argc, char **argv, const weir_settings *s, int *code)
     signal(SIGPIPE, SIG_IGN); /* a reader that is gone is no reason to stop the run */
     all[0] = "weir";
     memcpy(all + 1, argv, (size_t)argc * sizeof *all);
-    err = weir_launch((int)s->workers, (int)s->leader, all, code);
+    err = weir_launch((int)s->workers, (int)s->leader, all, word, code);
     if (err)
         *code = cli_end(err);
     free(all);

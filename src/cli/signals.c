@@ -11,15 +11,19 @@
 #include <unistd.h>
 
 static struct {
-    atomic_int *stop;
+    cli_stop *stop;
     int fd, lifeline;
+    bool leads;       /* speaks for all ranks */
+    pid_t launcher;   /* ours; 0: none */
+    bool by_launcher; /* the first signal came from it */
+    double first;     /* when that was */
     weir_place place;
 } watch;
 
 static void our_signals(sigset_t *set)
 {
     sigemptyset(set);
-    for (int *s = (int[]){SIGINT, SIGTERM, SIGHUP, 0}; *s; s++) {
+    for (int *s = (int[]){SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, 0}; *s; s++) {
         struct sigaction was;
         if (!sigaction(*s, NULL, &was) && was.sa_handler == SIG_IGN)
             continue; /* nohup's wish */
@@ -36,6 +40,35 @@ static void leave(int code)
     _exit(code);
 }
 
+/* Batch systems signal all processes of a job: us, and our launcher, which passes it on. That is
+ * one wish. */
+static const double SAME_WISH = 1; /* seconds */
+
+static bool is_echo(bool by_launcher)
+{
+    return by_launcher != watch.by_launcher &&
+           weir_now(weir_rt_threads()) - watch.first < SAME_WISH;
+}
+
+static void on_signal(const struct signalfd_siginfo *info)
+{
+    int n = (int)info->ssi_signo;
+    bool by_launcher = watch.launcher && (pid_t)info->ssi_pid == watch.launcher;
+
+    if (!watch.stop || atomic_load(&watch.stop->signal)) {
+        if (watch.first <= 0 || !is_echo(by_launcher))
+            leave(128 + n);
+        return;
+    }
+    watch.by_launcher = by_launcher;
+    watch.first = weir_now(weir_rt_threads());
+    atomic_store(&watch.stop->signal, n == SIGUSR1 || n == SIGUSR2 ? SIGTERM : n);
+    if (!watch.leads || by_launcher)
+        return;
+    fprintf(stderr, "%sweir: signal %d: %s\n", isatty(STDERR_FILENO) ? "\r\033[K" : "", n,
+            watch.stop->word);
+}
+
 static weir_err watcher(void *arg)
 {
     struct pollfd at[2] = {{.fd = watch.fd, .events = POLLIN},
@@ -48,16 +81,13 @@ static weir_err watcher(void *arg)
             continue;
         if (at[1].revents)
             leave(WEIR_LOST); /* the launcher is gone */
-        if (!at[0].revents || read(watch.fd, &info, sizeof info) != sizeof info)
-            continue;
-        if (!watch.stop || atomic_load(watch.stop))
-            leave(128 + (int)info.ssi_signo);
-        atomic_store(watch.stop, (int)info.ssi_signo);
+        if (at[0].revents && read(watch.fd, &info, sizeof info) == sizeof info)
+            on_signal(&info);
     }
     return WEIR_OK;
 }
 
-static weir_err watch_signals(atomic_int *stop, const weir_place *place)
+static weir_err watch_signals(cli_stop *stop, const weir_place *place)
 {
     weir_launched launched;
     weir_task *task;
@@ -69,6 +99,7 @@ static weir_err watch_signals(atomic_int *stop, const weir_place *place)
     weir_launched_find(&launched);
     watch.stop = stop;
     watch.lifeline = launched.lifeline;
+    watch.launcher = launched.lifeline >= 0 ? getppid() : 0;
     watch.place = *place;
     if ((watch.fd = signalfd(-1, &set, SFD_CLOEXEC)) < 0)
         return weir_fail(WEIR_FAILED, "signals cannot be read");
@@ -91,7 +122,7 @@ static weir_err check_workers(const weir_settings *s, const weir_place *place)
                      (long long)s->workers, place->source, place->size);
 }
 
-weir_err cli_enter(const weir_settings *s, atomic_int *stop, weir_place *place)
+weir_err cli_enter(const weir_settings *s, cli_stop *stop, weir_place *place)
 {
     char name[32];
     bool simulated;
@@ -103,5 +134,6 @@ weir_err cli_enter(const weir_settings *s, atomic_int *stop, weir_place *place)
         snprintf(name, sizeof name, "rank %d", place->rank);
         weir_log_name(name);
     }
+    watch.leads = place->rank == s->leader || simulated;
     return watch_signals(stop, place);
 }

@@ -3,15 +3,22 @@
 #include "train/run.h"
 #include <unistd.h>
 
+static const char *word(const weir_settings *s)
+{
+    return s->out ? "saving, then leaving; once more: leave now"
+                  : "leaving after this step, nothing is saved without --out; once more: leave now";
+}
+
 static weir_err train(const weir_settings *s, int *stopped)
 {
     /* read by the signal thread until the process ends */
-    static atomic_int stop = WEIR_STOP_AT_ONCE;
+    static cli_stop stop = {.signal = WEIR_STOP_AT_ONCE};
     weir_place place;
     weir_result result;
 
+    stop.word = word(s);
     WEIR_TRY(cli_enter(s, &stop, &place));
-    weir_hooks hooks = {.stop = &stop,
+    weir_hooks hooks = {.stop = &stop.signal,
                         .people = s->quiet ? NULL : stdout,
                         .live = isatty(STDOUT_FILENO)};
     return weir_train_run(s, &place, &hooks, &result, stopped);
@@ -28,7 +35,7 @@ int cli_train(int argc, char **argv)
         err = cli_options(argc, argv, &s, NULL, NULL, 0);
     if (!err)
         err = weir_settings_check(&s);
-    if (!err && cli_launch(argc, argv, &s, &code))
+    if (!err && cli_launch(argc, argv, &s, word(&s), &code))
         return weir_arena_free(arena), code;
     if (!err)
         err = train(&s, &stopped);

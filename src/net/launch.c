@@ -28,6 +28,7 @@ typedef struct launch {
     int signals;           /* a signalfd */
     sigset_t before;       /* the caller's mask */
     uint64_t asked;        /* bit n: signal n was sent to us, and passed on */
+    const char *word;      /* said then; NULL: nothing */
     double failed;         /* when the first failure was seen; 0: none yet */
     weir_run_env env;
     weir_board *board;
@@ -172,6 +173,15 @@ static void pause_all(launch *l)
     signal_all(l, SIGCONT);
 }
 
+/* Before all have met nothing is to be finished: ranks just leave. */
+static void say_word(const launch *l, int n)
+{
+    if (!l->word || (atomic_load(&l->board->slot[0].doing) & 0xff) == WEIR_PHASE_START)
+        return;
+    fprintf(stderr, "%sweir: signal %d: %s\n", isatty(STDERR_FILENO) ? "\r\033[K" : "", n, l->word);
+    fflush(stderr);
+}
+
 static void read_signals(launch *l)
 {
     struct signalfd_siginfo s;
@@ -180,9 +190,13 @@ static void read_signals(launch *l)
         if (s.ssi_signo == SIGTSTP) {
             pause_all(l);
         } else if (s.ssi_signo != SIGCHLD) {
-            if (l->asked && l->failed <= 0 && s.ssi_signo != SIGUSR1 && s.ssi_signo != SIGUSR2)
+            if (l->asked && l->failed <= 0)
                 l->failed = now(); /* a second one: leave now, those that cannot too */
+            if (!l->asked)
+                say_word(l, (int)s.ssi_signo);
             l->asked |= (uint64_t)1 << s.ssi_signo;
+            if (s.ssi_signo == SIGUSR1 || s.ssi_signo == SIGUSR2)
+                l->asked |= (uint64_t)1 << SIGTERM; /* as which ranks take it */
             signal_all(l, (int)s.ssi_signo);
         }
     }
@@ -387,7 +401,7 @@ static void clean_up(launch *l)
     free(l->child);
 }
 
-weir_err weir_launch(int workers, int leader, char **argv, int *code)
+weir_err weir_launch(int workers, int leader, char **argv, const char *word, int *code)
 {
     launch l;
     struct pollfd *set;
@@ -402,6 +416,7 @@ weir_err weir_launch(int workers, int leader, char **argv, int *code)
         return err;
     if (!err) {
         l.env.leader = leader;
+        l.word = word;
         err = start_all(&l, argv);
         for (int r = 0; err && r < l.size; r++)
             end(&l.child[r]); /* a rank could not be started: the others go */

@@ -67,6 +67,17 @@ static uint64_t doing_of(const weir_net *n, int p)
     return n->life->peer[p].doing;
 }
 
+bool weir_net_stopping(const weir_net *n)
+{
+    const weir_board *b = n->board;
+
+    for (uint64_t p = 0; b && b->ranks == (uint64_t)n->size && p < b->ranks; p++)
+        if ((atomic_load_explicit(&b->slot[p].doing, memory_order_relaxed) & 0xff) ==
+            WEIR_PHASE_STOP)
+            return true;
+    return atomic_load_explicit(&n->stopping, memory_order_relaxed);
+}
+
 void weir_life_fault(weir_net *n, int p, weir_err code, weir_fault *f)
 {
     const weir_life *l = n->life;
@@ -165,6 +176,8 @@ void weir_life_word(weir_net *n, int from, weir_word word, uint64_t doing, const
     if (word == WEIR_WORD_DATA || doing != p->doing)
         p->moved = p->heard;
     p->doing = doing;
+    if ((doing & 0xff) == WEIR_PHASE_STOP)
+        atomic_store_explicit(&n->stopping, true, memory_order_relaxed);
     switch (word) {
     case WEIR_WORD_HELLO:
         on_hello(n, from, body, len);

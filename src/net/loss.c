@@ -192,8 +192,9 @@ int weir_net_generation(const weir_net *n) { return n->generation; }
 
 /* ---- saying so ---- */
 
-static const char *const phase_name[WEIR_PHASES] = {"start",  "load", "compute", "exchange",
-                                                    "update", "eval", "save",    "end"};
+static const char *const phase_name[WEIR_PHASES] = {"start",    "load",   "compute",
+                                                    "exchange", "update", "eval",
+                                                    "save",     "end",    "stop"};
 
 const char *weir_phase_name(weir_phase phase)
 {

@@ -122,10 +122,13 @@ typedef enum {
     WEIR_PHASE_EVAL,
     WEIR_PHASE_SAVE,
     WEIR_PHASE_END,
+    WEIR_PHASE_STOP, /* told to leave: waits until all know */
     WEIR_PHASES
 } weir_phase;
 const char *weir_phase_name(weir_phase);
 void weir_net_phase(weir_net *, weir_phase, uint64_t step); /* [any thread]; a store, no more */
+/* [any thread] whether a peer has shown WEIR_PHASE_STOP */
+bool weir_net_stopping(const weir_net *);
 /* [any thread] what this rank said last */
 weir_phase weir_net_doing(const weir_net *, uint64_t *step);
 

@@ -207,6 +207,7 @@ struct weir_net {
     int *machine;
     struct weir_life *life; /* NULL: alone, or in a world that knows all */
     _Atomic uint64_t doing; /* step << 8 | phase */
+    atomic_bool stopping;   /* a peer was heard to be in WEIR_PHASE_STOP */
     weir_board *board;
     weir_net_count count;
     /* share.c's: waits to come that had better be asleep; cores (0: not counted yet) and ranks of

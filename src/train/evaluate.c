@@ -1,5 +1,5 @@
 /* evaluate.c - the test part, shared by the workers, and other sums over them. */
-#include "train/trainer.h"
+#include "train/stop.h"
 #include <math.h>
 #include <string.h>
 
@@ -142,6 +142,8 @@ static weir_err score_batch(weir_trainer *t, uint64_t at, uint64_t every, int n,
     weir_pick pick = {.part = WEIR_TEST, .first = at, .index = index, .n = n};
     weir_batch *batch = &t->eval_room;
 
+    if (weir_stop_told(t))
+        return WEIR_STALE;
     for (int i = 0; i < n; i++)
         index[i] = at + (uint64_t)i * every;
     WEIR_TRY(t->data.data->get(t->data.self, &pick, batch));
@@ -203,9 +205,13 @@ weir_err weir_trainer_evaluate(weir_trainer *t, weir_score *score)
     weir_net_phase(t->net, WEIR_PHASE_EVAL, t->step);
     if (!t->eval_room.room)
         WEIR_TRY(weir_batch_new(&t->data.facts, t->eval_batch, t->arena, &t->eval_room));
-    if ((err = streams ? score_streams(t, from, to, n / streams, &mine)
-                       : score_range(t, from, to, &mine)))
+    err =
+        streams ? score_streams(t, from, to, n / streams, &mine) : score_range(t, from, to, &mine);
+    if (err && err != WEIR_STALE)
         return weir_trainer_lost(t, err);
+    WEIR_TRY(weir_stop_agree(t));
+    if (t->stopped)
+        return WEIR_OK;
     double sum[] = {mine.loss, mine.count, mine.right, mine.squares};
     WEIR_TRY(weir_trainer_sum(t, sum, 4));
     *score = (weir_score){sum[0], sum[1], sum[2], sum[3]};

@@ -41,13 +41,18 @@ static weir_err evaluate(weir_loop *l, weir_trainer *t)
     if (l->tally.steps)
         l->tally.loss = weir_trainer_loss(t);
     WEIR_TRY(weir_trainer_evaluate(t, &score));
+    if (t->stopped)
+        return WEIR_OK;
     weir_tally_evaluated(&l->tally, t, &score, weir_now(t->rt) - begun);
     return weir_report_eval(l->journal, t, &l->tally);
 }
 
 static weir_err save(weir_loop *l, weir_trainer *t)
 {
-    return l->saves ? weir_resume_save(t, l->journal) : WEIR_OK;
+    if (!l->saves)
+        return WEIR_OK;
+    WEIR_TRY(log_last(l, t)); /* whoever resumes finds in the log what was saved */
+    return weir_resume_save(t, l->journal);
 }
 
 weir_err weir_loop_run(weir_loop *l, weir_trainer *t)
@@ -64,13 +69,14 @@ weir_err weir_loop_run(weir_loop *l, weir_trainer *t)
         /* it compares where it settles */
         if (weir_every_due(check, t) && !t->exchange->drifts)
             WEIR_TRY(weir_trainer_check(t));
+        /* what has been trained is kept before it is looked at, which may take long */
+        if (weir_every_due(saving, t) || weir_progress_over(t)) {
+            WEIR_TRY(save(l, t));
+            saved = t->step;
+        }
         if (weir_every_due(eval, t) && !t->stopped) {
             WEIR_TRY(evaluate(l, t));
             evaluated = t->step;
-        }
-        if (weir_every_due(saving, t)) {
-            WEIR_TRY(save(l, t));
-            saved = t->step;
         }
     }
     WEIR_TRY(log_last(l, t));

@@ -115,7 +115,8 @@ weir_err weir_trainer_rewind(weir_trainer *);
 /* Of the last step whose sums have come: under an exchange that drifts some steps back, until it is
  * settled. */
 double weir_trainer_loss(const weir_trainer *);
-/* The test part, shared by the workers; the same sums on all. */
+/* The test part, shared by the workers; the same sums on all. Told to stop (t->stopped), it ends
+ * early and has no score. */
 weir_err weir_trainer_evaluate(weir_trainer *, weir_score *);
 /* Leaves in the parameters what evaluation and checkpoints use. */
 weir_err weir_trainer_settle(weir_trainer *);

@@ -1,0 +1,15 @@
+/* stop.h - a wish that the run should stop: where it is heard, and how all ranks come to know.
+ *
+ * A step carries it among its notes (notes.h). An evaluation has no messages until its end, and may
+ * take long: a rank that is told to stop breaks off and shows the phase `stop`, which the others
+ * see with its next sign of life and break off too; then all agree. */
+#ifndef WEIR_TRAIN_STOP_H
+#define WEIR_TRAIN_STOP_H
+#include "train/trainer.h"
+
+/* This rank was told to stop, or has heard of one that was. Costs next to nothing. */
+bool weir_stop_told(const weir_trainer *);
+/* All ranks at the same place, told or not: t->stopped is the signal if any was told, the same on
+ * all. One message. */
+weir_err weir_stop_agree(weir_trainer *);
+#endif
