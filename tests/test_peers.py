@@ -1,6 +1,7 @@
 """Workers that wait for nobody but for who is too far behind: as good as dense, never too far
 apart, and one again when they have settled."""
-import os, re, shutil, signal, time
+import gzip, os, re, shutil, signal, time
+import numpy as np
 import pytest
 from weirlib import (
     SMALL,
@@ -89,38 +90,58 @@ def test_apart_settles_goes_on_and_changes_workers(tmp_path):
         assert end(out)['replicas'] == 1 and end(out)['steps'] == last
 
 
-@pytest.mark.skipif(not os.path.isdir(FASHION), reason='no Fashion-MNIST here')
-def test_as_good_as_dense(tmp_path):
-    # a quarter of the data, once: strom is still in or near its ramp
-    args = [
-        '--model',
-        'lenet',
-        '--data',
-        'fashion-mnist:limit=15000',
-        '--batch',
-        64,
-        '--epochs',
-        1,
-        '--optim',
-        'sgd:momentum=0.9',
-        '--lr',
-        'cosine:rate=0.05',
-        '--workers',
-        4,
-        '--threads',
-        1,
-    ]
-    train(tmp_path / 'dense', *args)
-    dense = end(tmp_path / 'dense')['value']
-    assert dense > 0.74
-    for codec, drop, ratio in (('none', 0.05, 0), ('strom:warmup=0.1', 0.1, 10)):
-        train(tmp_path / codec, '--exchange', 'peers', '--codec', codec, *args)
-        e = end(tmp_path / codec)
-        assert e['replicas'] == 1 and e['ratio'] > ratio and e['value'] > dense - drop, (
-            codec,
-            dense,
-            e['value'],
-        )
+SEEDS = 5
+# options, and those of what is compared with them
+SETTINGS = {
+    '--optim sgd --lr cosine:rate=0.1': ['', '--codec strom:warmup=0.1'],
+    '--optim sgd:momentum=0.9 --lr cosine:rate=0.02': [''],
+}
+
+
+@pytest.fixture(scope='module')
+def clothes(tmp_path_factory):
+    """a fifth of Fashion-MNIST, unpacked, so that it is read at once"""
+    if not os.path.isdir(FASHION):
+        pytest.skip('no Fashion-MNIST here')
+    d = tmp_path_factory.mktemp('clothes')
+    for part, n in (('train', 12000), ('t10k', 10000)):
+        for name, head, size in (('images-idx3', 16, 784), ('labels-idx1', 8, 1)):
+            with gzip.open(f'{FASHION}/{part}-{name}-ubyte.gz') as f:
+                data = bytearray(f.read(head + n * size))
+            data[4:8] = n.to_bytes(4, 'big')
+            (d / f'{part}-{name}-ubyte').write_bytes(data)
+    return d
+
+
+def accuracies(tmp_path, clothes, options):
+    """one for each seed; in a simulated world, where workers are late by chance and a run repeats"""
+    world = 'sim:nodes=4,cost=5ms,draw=lognormal,cv=0.5'
+    common = f'--model mlp:hidden=32 --data idx:{clothes} --batch 32 --epochs 1 --threads 1'
+    found = []
+    for seed in range(1, SEEDS + 1):
+        out = tmp_path / f'{options}-{seed}'.replace('/', '')
+        train(out, *f'{common} --net {world} --seed {seed} {options}'.split())
+        assert end(out)['replicas'] == 1
+        if 'peers' in options:
+            assert max(e['apart'] for e in events(out, 'step')) >= 3  # it is not lock step
+        found.append(end(out)['value'])
+    return np.array(found)
+
+
+def test_as_good_as_dense(tmp_path, clothes):
+    """The mean over the seeds is below dense by no more than chance explains: the spread of dense
+    itself over seeds, by Student's t of a difference of two means at one in a thousand (4.50 at 8
+    degrees of freedom: two settings of 5 seeds each). That is about one point of accuracy. Where a
+    seed's run repeats the test has the same outcome every time."""
+    dense = {s: accuracies(tmp_path, clothes, s) for s in SETTINGS}
+    spread = np.sqrt(np.mean([v.var(ddof=1) for v in dense.values()]))
+    bound = 4.50 * spread * np.sqrt(2 / SEEDS)
+    assert bound < 0.02, bound  # else it says nothing
+    for options, others in SETTINGS.items():
+        for other in others:
+            peers = accuracies(tmp_path, clothes, f'{options} --exchange peers {other}')
+            below = dense[options].mean() - peers.mean()
+            assert below <= bound, (options, other, below, bound)
 
 
 def test_signal_checkpoints_and_leaves(tmp_path):
