@@ -83,7 +83,7 @@ weir_err coder_step(coder_rig *r, bool residual)
     for (r->turn.round = 0; r->turn.round < r->codec->rounds; r->turn.round++) {
         size_t bound = r->codec->bound(r->self);
         memset(r->msg + bound, guard, 64);
-        WEIR_TRY(r->codec->encode(r->self, r->turn, &r->feed, r->msg, &r->len));
+        WEIR_TRY(r->coded = r->codec->encode(r->self, r->turn, &r->feed, r->msg, &r->len));
         assert_true(r->len <= bound);
         for (int i = 0; i < 64; i++)
             assert_int_equal(r->msg[bound + (size_t)i], guard);
