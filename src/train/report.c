@@ -245,12 +245,19 @@ weir_err weir_report_fault(weir_journal *j, const weir_fault *f, const char *act
     return weir_journal_write(j, e);
 }
 
+/* What is known only when a run is over. */
+typedef struct ending {
+    double wall_s;
+    int stopped, replicas;
+    double sent[2]; /* bytes of all ranks: in all, and after a codec's warm-up */
+} ending;
+
 static weir_err write_end(weir_journal *j, const weir_trainer *t, const weir_tally *y,
-                          double wall_s, int stopped, const double *sent, int replicas,
-                          const weir_result *result)
+                          const ending *over, const weir_result *result)
 {
     double dense = dense_bytes(t) * (double)y->steps,
            warm = dense_bytes(t) * (double)t->traffic.warm_steps;
+    const double *sent = over->sent;
     weir_json *e = weir_journal_event(j, "end");
     char hash[24];
 
@@ -259,7 +266,7 @@ static weir_err write_end(weir_journal *j, const weir_trainer *t, const weir_tal
     snprintf(hash, sizeof hash, "%016llx", (unsigned long long)result->params_hash);
     weir_json_put_int(e, "steps", (int64_t)t->step);
     weir_json_put_int(e, "samples", (int64_t)t->samples);
-    weir_json_put_real(e, "wall_s", wall_s);
+    weir_json_put_real(e, "wall_s", over->wall_s);
     weir_json_put_real(e, "train_s", y->train_s);
     weir_json_put_real(e, "samples_per_s", result->samples_per_s);
     weir_json_put_real(e, "loss", y->steps ? y->loss : NAN);
@@ -273,18 +280,39 @@ static weir_err write_end(weir_journal *j, const weir_trainer *t, const weir_tal
     weir_json_put_real(e, "ratio_all", sent[0] > 0 ? dense / sent[0] : 1);
     weir_json_put_int(e, "faults", 0);
     weir_json_put_text(e, "params_hash", hash);
-    weir_json_put_int(e, "replicas", replicas);
+    weir_json_put_int(e, "replicas", over->replicas);
     weir_json_put_real(e, "peak_rss_mib", weir_peak_rss_mib());
-    weir_json_put_int(e, "exit", stopped ? 128 + stopped : 0);
+    weir_json_put_int(e, "exit", over->stopped ? 128 + over->stopped : 0);
     return weir_journal_write(j, e);
+}
+
+static void say_end(weir_journal *j, const weir_trainer *t, const weir_tally *y, const ending *over,
+                    const weir_result *result)
+{
+    const double *sent = over->sent;
+    char less[120] = "";
+
+    if (strcmp(t->set->codec, "none") && sent[0] > 0 && t->traffic.warm_steps)
+        snprintf(less, sizeof less,
+                 ", 1/%.1f of the bytes of dense training (1/%.1f after warm-up)",
+                 dense_bytes(t) * (double)y->steps / sent[0],
+                 dense_bytes(t) * (double)t->traffic.warm_steps / sent[1]);
+    if (over->stopped)
+        weir_journal_say(j, "stopped by signal %d at step %llu%s%s", over->stopped,
+                         (unsigned long long)t->step, t->set->out ? ", saved in " : "",
+                         t->set->out ? t->set->out : "");
+    else
+        weir_journal_say(j, "done: %s %.4f (best %.4f), %llu samples in %.1f s, %.0f samples/s%s",
+                         result->metric, y->value, y->best, (unsigned long long)y->samples,
+                         over->wall_s, result->samples_per_s, less);
 }
 
 weir_err weir_report_end(weir_journal *j, weir_trainer *t, const weir_tally *y, double wall_s,
                          int stopped, weir_result *result)
 {
-    double sent[] = {(double)t->traffic.sent, (double)t->traffic.warm_sent};
-    char less[120] = "";
-    int replicas;
+    ending over = {.wall_s = wall_s,
+                   .stopped = stopped,
+                   .sent = {(double)t->traffic.sent, (double)t->traffic.warm_sent}};
 
     *result = (weir_result){.steps = t->step,
                             .samples = t->samples,
@@ -293,25 +321,13 @@ weir_err weir_report_end(weir_journal *j, weir_trainer *t, const weir_tally *y, 
                             .value = y->value,
                             .samples_per_s = y->train_s > 0 ? (double)y->samples / y->train_s : 0,
                             .params_hash = weir_trainer_hash(t)};
-    WEIR_TRY(weir_trainer_replicas(t, &replicas));
-    WEIR_TRY(weir_trainer_sum(t, sent, 2));
-    WEIR_TRY(write_end(j, t, y, wall_s, stopped, sent, replicas, result));
-    if (strcmp(t->set->codec, "none") && sent[0] > 0 && t->traffic.warm_steps)
-        snprintf(less, sizeof less,
-                 ", 1/%.1f of the bytes of dense training (1/%.1f after warm-up)",
-                 dense_bytes(t) * (double)y->steps / sent[0],
-                 dense_bytes(t) * (double)t->traffic.warm_steps / sent[1]);
-    if (stopped)
-        weir_journal_say(j, "stopped by signal %d at step %llu%s%s", stopped,
-                         (unsigned long long)t->step, t->set->out ? ", saved in " : "",
-                         t->set->out ? t->set->out : "");
-    else
-        weir_journal_say(j, "done: %s %.4f (best %.4f), %llu samples in %.1f s, %.0f samples/s%s",
-                         result->metric, y->value, y->best, (unsigned long long)y->samples, wall_s,
-                         result->samples_per_s, less);
-    if (replicas > 1)
+    WEIR_TRY(weir_trainer_replicas(t, &over.replicas));
+    WEIR_TRY(weir_trainer_sum(t, over.sent, 2));
+    WEIR_TRY(write_end(j, t, y, &over, result));
+    say_end(j, t, y, &over, result);
+    if (over.replicas > 1)
         return weir_fail(WEIR_DIVERGED,
                          "the replicas disagree: %d different parameter vectors on %d ranks",
-                         replicas, t->mesh.all.size);
+                         over.replicas, t->mesh.all.size);
     return WEIR_OK;
 }

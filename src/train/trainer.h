@@ -50,49 +50,55 @@ typedef struct weir_traffic {
 } weir_traffic;
 
 typedef struct weir_trainer {
+    /* ---- given by the caller ---- */
     const weir_settings *set;
     const weir_place *place;
     atomic_int *stop; /* a signal that came, 0: none. NULL: nobody sends any */
     weir_comm *comm;
+    bool steady; /* a codec's warm-up counts as over: benchmarks */
+    bool looks;  /* reports tell what is held back, which costs a pass over it */
+    /* ---- the world ---- */
     weir_line *line; /* of the comm task: where this trainer's jobs are done */
     weir_net *net;
     weir_rt *rt;
+    bool dry; /* sizes only: there are no parameters, no gradients and no batches */
     weir_arena *arena;
     weir_mesh mesh; /* who is who; its arena has what belongs to these groups */
     weir_coll_use coll;
+    /* ---- data and model ---- */
     weir_data_use data;
     weir_plan plan;
     weir_loader *loader;
     weir_model *model;
     double per_sample; /* what a loss is a mean of: tokens a sample, or 1 */
     int threads, eval_batch;
-    int stages;  /* of backward: one for each number that its `ready` calls out */
-    bool steady; /* a codec's warm-up counts as over: benchmarks */
-    bool dry;    /* sizes only: there are no parameters, no gradients and no batches */
-    weir_batch eval_room;
-    double *still_sum;    /* room to average running statistics */
+    int stages;           /* of backward: one for each number that its `ready` calls out */
     size_t params, small; /* small: tensors below belong to the dense tail */
     float *param, *grad;  /* grad: WEIR_NOTES more */
     double *exact;        /* the same in double, where sums are taken so; else NULL */
+    weir_batch eval_room;
+    double *still_sum; /* room to average running statistics */
+    /* ---- the exchange ---- */
     weir_lane *lane;
     int lanes;
     const weir_exchange *exchange;
     void *exchanger;
+    weir_replica replica; /* what is compared every now and then */
+    /* ---- how far it has come ---- */
     weir_rate_use rate;
     uint64_t epoch_steps, steps; /* of an epoch; of the whole run */
     uint64_t step, samples;      /* committed so far; progress.h */
     weir_cursor cursor;          /* and where in the data that is */
+    int stopped;                 /* the signal that all ranks agreed to stop for */
     weir_step now;
+    /* ---- what is told of it ---- */
     weir_traffic traffic;
-    int stopped; /* the signal that all ranks agreed to stop for */
-    /* what steps cost: taken down (in a real world) or spent (in a simulated one). NULL: neither */
-    weir_profile *profile;
-    weir_warned warned;   /* before there was a journal */
-    weir_replica replica; /* what is compared every now and then */
     /* of the last step, without the bytes, which the next one brings; its step is 0: there is
      * none */
     weir_step_report pending;
-    bool looks; /* reports tell what is held back, which costs a pass over it */
+    /* what steps cost: taken down (in a real world) or spent (in a simulated one). NULL: neither */
+    weir_profile *profile;
+    weir_warned warned; /* before there was a journal */
 } weir_trainer;
 
 /* Finds out who is who: net and mesh. set, place, comm, stop are filled in by the caller; close in
