@@ -4,12 +4,13 @@ import json, os, socket, subprocess, sys, time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 WEIR = os.environ.get('WEIR_BIN', os.path.join(ROOT, 'build/release/weir'))
-LAUNCHERS = ('RANK', 'WORLD_SIZE', 'LOCAL_RANK', 'MASTER_ADDR', 'MASTER_PORT', 'WEIR_BIN')
+# what would make a rank of whom we start; and what is ours, not the program's
+DROPPED = ('RANK', 'WORLD_SIZE', 'LOCAL_RANK', 'MASTER_ADDR', 'MASTER_PORT', 'WEIR_KEY')
+DROPPED += ('WEIR_BIN', 'WEIR_FLAVOUR', 'WEIR_DATA')
 
 
 def environment(**more):
-    """without what would make a rank of whom we start"""
-    env = {k: v for k, v in os.environ.items() if k not in LAUNCHERS}
+    env = {k: v for k, v in os.environ.items() if k not in DROPPED}
     return dict(env, **{k: str(v) for k, v in more.items()})
 
 
