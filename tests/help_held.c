@@ -1,5 +1,6 @@
 /* help_held.c - see help_held.h. */
 #include "help_held.h"
+#include "exchange/buckets.h"
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -52,8 +53,9 @@ weir_err held_open(held_model *m, const held_job *j, weir_arena *a)
     m->t[2] = (weir_tensor){"b", 6000, 100, 1, {100}, false, 1};
     for (int i = 0; i < HELD_N; i++)
         m->param[i] = held_start(i);
-    WEIR_TRY(weir_buckets_cut(m->t, 3, &(weir_cut_rules){.bytes = 8192, .small = WEIR_SMALL},
-                              m->param, m->grad, a, &b, &m->lanes));
+    WEIR_TRY(weir_buckets_cut(&(weir_flat){m->t, 3, m->param, m->grad},
+                              &(weir_cut_rules){.bytes = 8192, .small = WEIR_SMALL}, a, &b,
+                              &m->lanes));
     WEIR_TRY(weir_lanes_make(b, m->lanes, j->codec, j->optim, a, &m->lane));
     m->lane[m->lanes - 1].notes = WEIR_NOTES;
     WEIR_TRY(weir_plug_make(&held_exchange(j)->plug, "exchange", j->exchange, a, &m->self));
@@ -98,7 +100,7 @@ static void step_sizes(const held_model *m, bool gradient, double *size)
 static void add_room(const held_model *m, held_job *j, const double *size)
 {
     double roundings = (m->g.size + 6) * held_rounding, most = 0;
-    bool mixes = m->lane[0].codec->rounds > 1;
+    bool mixes = m->lane[0].codec->kind->rounds > 1;
 
     for (int i = 0; i < HELD_N; i++)
         most = fmax(most, size[i]);
@@ -146,13 +148,14 @@ static void add_to(held_sum *sum, int kind, size_t at, float x)
 void held_add(const held_model *m, held_sum *sum)
 {
     for (const weir_lane *l = m->lane; l < m->lane + m->lanes; l++) {
-        const weir_stripe *s = l->owned.now ? &l->stripe[l->mine] : NULL;
+        const weir_stripes *own = &l->codec->stripes;
+        const weir_stripe *s = own->owned.now ? weir_stripes_own(own) : NULL;
         for (size_t i = 0; l->held.now && i < l->bucket->n; i++)
             add_to(sum, HELD_BACK, l->bucket->at + i, l->held.now[i]);
         for (size_t i = 0; l->speed.now && i < l->bucket->n; i++)
             add_to(sum, HELD_SPEED, l->bucket->at + i, l->speed.now[i]);
         for (size_t i = 0; s && i < s->bucket.n; i++)
-            add_to(sum, HELD_BACK, l->bucket->at + s->at + i, l->owned.now[i]);
+            add_to(sum, HELD_BACK, l->bucket->at + s->at + i, own->owned.now[i]);
     }
 }
 

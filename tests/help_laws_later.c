@@ -1,6 +1,7 @@
 /* help_laws_later.c - what asynchronous training, recovery and elasticity will need of net, coll
  * and lane together, in small. */
-#include "exchange/lane.h"
+#include "exchange/buckets.h"
+#include "exchange/route.h"
 #include "help_laws.h"
 #include <signal.h>
 #include <stdlib.h>
@@ -70,7 +71,7 @@ typedef struct model {
     int lanes;
     weir_group group;
     weir_coll_use coll;
-    weir_ways *ways;
+    weir_route *route;
 } model;
 
 static weir_err model_open(model *m)
@@ -83,16 +84,20 @@ static weir_err model_open(model *m)
     m->grad = WEIR_NEW(m->arena, float, PARAMS + 64);
     for (int i = 0; i < PARAMS; i++)
         m->param[i] = (float)(i % 101) / 64;
-    WEIR_TRY(weir_buckets_cut(&m->tensor, 1,
+    WEIR_TRY(weir_buckets_cut(&(weir_flat){&m->tensor, 1, m->param, m->grad},
                               &(weir_cut_rules){.bytes = ROOM_OF_BUCKET, .small = WEIR_SMALL},
-                              m->param, m->grad, m->arena, &bucket, &m->lanes));
+                              m->arena, &bucket, &m->lanes));
     return weir_lanes_make(bucket, m->lanes, "none", "sgd:momentum=0.9", m->arena, &m->lane);
 }
 
 static weir_err model_group(model *m, weir_net *n, unsigned id, const int *members, int count)
 {
     WEIR_TRY(weir_group_make(n, id, members, count, m->arena, &m->group));
-    WEIR_TRY(weir_ways_make(m->lane, m->lanes, &m->group, 1, m->arena, &m->ways));
+    WEIR_TRY(weir_route_make(&(weir_exchange_env){.lane = m->lane,
+                                                  .lanes = m->lanes,
+                                                  .group_arena = m->arena,
+                                                  .seed = 1},
+                             &m->coll, &m->group, &m->route));
     return weir_coll_open("ring", &m->group, m->arena, &m->coll);
 }
 
@@ -128,8 +133,7 @@ static weir_err train_step(model *m, uint64_t step)
 
     backward(m, step);
     for (int i = 0; i < m->lanes; i++)
-        WEIR_TRY(
-            weir_lane_sum(&m->lane[i], m->ways, &m->coll, &m->group, (weir_turn){.step = step}, 1));
+        WEIR_TRY(weir_route_sum(m->route, &m->lane[i], (weir_turn){.step = step}, 1));
     for (int i = 0; i < m->lanes; i++)
         if (owner(m, i) == m->group.me)
             step_lane(&m->lane[i], step);
@@ -217,8 +221,7 @@ static weir_err replica_step(weir_net *n, model *m, uint64_t step, double *how)
     for (int i = 0; i < m->lanes; i++) {
         if (how && i == m->lanes / 2)
             WEIR_TRY(go_away(n, how));
-        WEIR_TRY(
-            weir_lane_sum(&m->lane[i], m->ways, &m->coll, &m->group, (weir_turn){.step = step}, 1));
+        WEIR_TRY(weir_route_sum(m->route, &m->lane[i], (weir_turn){.step = step}, 1));
     }
     WEIR_TRY(weir_barrier(&m->coll, &m->group)); /* nobody commits what another could not */
     for (int i = 0; i < m->lanes; i++)

@@ -1,5 +1,6 @@
 /* help_peers.c - see help_peers.h. */
 #include "help_peers.h"
+#include "exchange/buckets.h"
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -32,8 +33,8 @@ weir_err peer_open(rank *r, weir_net *net, const plan *p)
         r->param[i] = (float)(i % 31) / 31 - 0.5f;
     WEIR_TRY(weir_group_all(net, r->arena, &r->g));
     WEIR_TRY(weir_coll_open("ring:segment=4096", &r->g, r->arena, &r->coll));
-    WEIR_TRY(weir_buckets_cut(r->t, 3, &(weir_cut_rules){.bytes = 8192, .small = WEIR_SMALL},
-                              dry ? NULL : r->param, dry ? NULL : r->grad, r->arena, &b,
+    WEIR_TRY(weir_buckets_cut(&(weir_flat){r->t, 3, dry ? NULL : r->param, dry ? NULL : r->grad},
+                              &(weir_cut_rules){.bytes = 8192, .small = WEIR_SMALL}, r->arena, &b,
                               &r->lanes));
     CHECK(r->lanes >= 4);
     WEIR_TRY(weir_lanes_make(b, r->lanes, p->codec, p->optim, r->arena, &r->lane));

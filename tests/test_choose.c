@@ -1,6 +1,7 @@
 /* test_choose.c - codecs that are chosen while a run goes on: all ranks choose alike, nothing is
  * lost on the way from one to another, and the link decides. In a simulated world, whose clock and
  * links are the test's own. */
+#include "exchange/buckets.h"
 #include "exchange/choose.h"
 #include "help_ranks.h"
 #include <math.h>
@@ -37,11 +38,21 @@ static weir_err rig_open(rig *r, weir_net *net, const char *codec, const char *o
     CHECK(r->param && r->grad);
     WEIR_TRY(weir_group_all(net, r->arena, &r->group));
     WEIR_TRY(weir_coll_open("ring", &r->group, r->arena, &r->coll));
-    WEIR_TRY(weir_buckets_cut(r->tensor, 3, &(weir_cut_rules){.bytes = 65536, .small = WEIR_SMALL},
-                              r->param, r->grad, r->arena, &b, &r->lanes));
+    WEIR_TRY(weir_buckets_cut(&(weir_flat){r->tensor, 3, r->param, r->grad},
+                              &(weir_cut_rules){.bytes = 65536, .small = WEIR_SMALL}, r->arena, &b,
+                              &r->lanes));
     WEIR_TRY(weir_lanes_make(b, r->lanes, codec, optim, r->arena, &r->lane));
     r->lane[r->lanes - 1].notes = WEIR_NOTES;
     return WEIR_OK;
+}
+
+static weir_err rig_route(rig *r, weir_route **route)
+{
+    return weir_route_make(&(weir_exchange_env){.lane = r->lane,
+                                                .lanes = r->lanes,
+                                                .group_arena = r->arena,
+                                                .seed = 1},
+                           &r->coll, &r->group, route);
 }
 
 static weir_err rig_exchange(rig *r)
@@ -256,8 +267,8 @@ static void due(void **state)
 
 /* ---- nothing is lost ---- */
 
-/* By step: which rival; or, as a capital, one that is tried and given up before its commit, as if a
- * peer had been lost. */
+/* By step: which candidate; or, as a capital, one that is tried and given up before its commit, as
+ * if a peer had been lost. */
 typedef struct way {
     const char *codec, *by;
     int steps;
@@ -267,19 +278,18 @@ typedef struct way {
 static weir_err go(rig *r, weir_net *net, void *arg)
 {
     way *w = arg;
-    weir_ways *ways;
+    weir_route *route;
 
     WEIR_TRY(rig_open(r, net, w->codec, "sgd:momentum=0"));
-    WEIR_TRY(weir_ways_make(r->lane, r->lanes, &r->group, 1, r->arena, &ways));
+    WEIR_TRY(rig_route(r, &route));
     for (int k = 0; k < w->steps; k++) {
         bool given_up = w->by[k] >= 'A';
         fill(r, (uint64_t)k);
         for (int i = 0; i < r->lanes; i++) {
             weir_lane *l = &r->lane[i];
-            if (l->rivals > 1)
+            if (l->candidates > 1)
                 weir_lane_choose(l, given_up ? w->by[k] - 'A' : w->by[k] - '0');
-            WEIR_TRY(weir_lane_sum(l, ways, &r->coll, &r->group,
-                                   (weir_turn){.step = (uint64_t)k, .epochs = 100}, 1));
+            WEIR_TRY(weir_route_sum(route, l, (weir_turn){.step = (uint64_t)k, .epochs = 100}, 1));
             if (!given_up)
                 weir_lane_commit(l);
         }
@@ -289,10 +299,11 @@ static weir_err go(rig *r, weir_net *net, void *arg)
         }
     }
     for (weir_lane *l = r->lane; l < r->lane + r->lanes; l++) {
+        const weir_stripes *own = &l->codec->stripes;
         for (size_t i = 0; i < l->bucket->n && l->held.now; i++)
             w->held[l->bucket->at + i] += (double)l->held.now[i];
-        for (size_t i = 0; l->owned.now && i < l->stripe[l->mine].bucket.n; i++)
-            w->held[l->bucket->at + l->stripe[l->mine].at + i] += (double)l->owned.now[i];
+        for (size_t i = 0; own->owned.now && i < weir_stripes_own(own)->bucket.n; i++)
+            w->held[l->bucket->at + weir_stripes_own(own)->at + i] += (double)own->owned.now[i];
     }
     return WEIR_OK;
 }
@@ -378,28 +389,28 @@ static weir_err shelf_range(weir_io *io, const char *name, float *x, size_t at, 
 static void hold(const rig *r, double *held)
 {
     for (const weir_lane *l = r->lane; l < r->lane + r->lanes; l++) {
+        const weir_stripes *own = &l->codec->stripes;
         for (size_t i = 0; l->held.now && i < l->bucket->n; i++) {
             held[l->bucket->at + i] += (double)l->held.now[i];
             held[N] += (double)l->speed.now[i];
         }
-        for (size_t i = 0; l->owned.now && i < l->stripe[l->mine].bucket.n; i++)
-            held[l->bucket->at + l->stripe[l->mine].at + i] += (double)l->owned.now[i];
+        for (size_t i = 0; own->owned.now && i < weir_stripes_own(own)->bucket.n; i++)
+            held[l->bucket->at + weir_stripes_own(own)->at + i] += (double)own->owned.now[i];
     }
 }
 
 static weir_err save_and_load(rig *r, rig *fresh, weir_net *net, shelf *s, double (*held)[N + 1])
 {
     static const char by[] = "1212101";
-    weir_ways *ways;
+    weir_route *route;
 
     WEIR_TRY(rig_open(r, net, "auto:among=onebit+strom", "sgd:momentum=0.9"));
-    WEIR_TRY(weir_ways_make(r->lane, r->lanes, &r->group, 1, r->arena, &ways));
+    WEIR_TRY(rig_route(r, &route));
     for (int k = 0; by[k]; k++) {
         fill(r, (uint64_t)k);
         for (weir_lane *l = r->lane; l < r->lane + r->lanes; l++) {
-            weir_lane_choose(l, l->rivals > 1 ? by[k] - '0' : 0);
-            WEIR_TRY(weir_lane_sum(l, ways, &r->coll, &r->group,
-                                   (weir_turn){.step = (uint64_t)k, .epochs = 100}, 1));
+            weir_lane_choose(l, l->candidates > 1 ? by[k] - '0' : 0);
+            WEIR_TRY(weir_route_sum(route, l, (weir_turn){.step = (uint64_t)k, .epochs = 100}, 1));
             weir_lane_commit(l);
         }
     }
@@ -408,7 +419,7 @@ static weir_err save_and_load(rig *r, rig *fresh, weir_net *net, shelf *s, doubl
     for (int i = 0; i < r->lanes; i++)
         WEIR_TRY(weir_lane_state(&r->lane[i], &s->io));
     WEIR_TRY(rig_open(fresh, net, "auto:among=onebit+strom", "sgd:momentum=0.9"));
-    WEIR_TRY(weir_ways_make(fresh->lane, fresh->lanes, &fresh->group, 1, fresh->arena, &ways));
+    WEIR_TRY(rig_route(fresh, &route));
     s->io.loading = true;
     for (int i = 0; i < r->lanes; i++)
         WEIR_TRY(weir_lane_state(&fresh->lane[i], &s->io));

@@ -1,6 +1,7 @@
 /* The laws of exchange/: buckets that cover the vector once, a step that is a transaction. */
 #include "help_ranks.h"
 #include "core/vec.h"
+#include "exchange/buckets.h"
 #include "exchange/exchange.h"
 #include <math.h>
 #include <setjmp.h>
@@ -48,9 +49,9 @@ static void check_cut(const weir_tensor *t, int tensors, size_t total, size_t by
     size_t at = 0;
     int ready = -1;
 
-    assert_int_equal(weir_buckets_cut(t, tensors,
-                                      &(weir_cut_rules){bytes, whole_tensors, fuse, WEIR_SMALL},
-                                      param, grad, a, &b, &n),
+    assert_int_equal(weir_buckets_cut(&(weir_flat){t, tensors, param, grad},
+                                      &(weir_cut_rules){bytes, whole_tensors, fuse, WEIR_SMALL}, a,
+                                      &b, &n),
                      WEIR_OK);
     for (int i = 0; i < n; i++) {
         size_t inside = 0;
@@ -114,8 +115,9 @@ static weir_err small_make(small *s, const char *codec, const char *exchange, we
     s->t[2] = (weir_tensor){"b", N - 100, 100, 1, {100}, false, 0};
     for (int i = 0; i < N; i++)
         s->param[i] = (float)(i % 31) / 31;
-    WEIR_TRY(weir_buckets_cut(s->t, 3, &(weir_cut_rules){.bytes = 32768, .small = WEIR_SMALL},
-                              s->param, s->grad, a, &b, &s->lanes));
+    WEIR_TRY(weir_buckets_cut(&(weir_flat){s->t, 3, s->param, s->grad},
+                              &(weir_cut_rules){.bytes = 32768, .small = WEIR_SMALL}, a, &b,
+                              &s->lanes));
     WEIR_TRY(weir_lanes_make(b, s->lanes, codec, "sgd:momentum=0.9", a, &s->lane));
     s->lane[s->lanes - 1].notes = WEIR_NOTES;
     WEIR_TRY(weir_plug_make(&x->plug, "exchange", exchange, a, self));
@@ -164,8 +166,10 @@ static void note(fate *f, const small *s, int me)
         const float *all[] = {l->held.now, l->speed.now};
         for (int k = 0; k < 2; k++)
             f->held[me] = f->held[me] * 31 + (all[k] ? fold(all[k], l->bucket->n) : 0);
-        f->held[me] =
-            f->held[me] * 31 + (l->owned.now ? fold(l->owned.now, l->stripe[l->mine].bucket.n) : 0);
+        f->held[me] = f->held[me] * 31 + (l->codec->stripes.owned.now
+                                              ? fold(l->codec->stripes.owned.now,
+                                                     weir_stripes_own(&l->codec->stripes)->bucket.n)
+                                              : 0);
     }
 }
 

@@ -1,6 +1,7 @@
 /* Groups that change again and again: every exchange lets go of a generation's memory, which is
  * freed, before it enters the next; what is for life does not grow; and what its workers hold back
  * is theirs before and after. All in the simulated world. */
+#include "exchange/buckets.h"
 #include "exchange/exchange.h"
 #include "help_ranks.h"
 #include "net/mesh.h"
@@ -55,8 +56,9 @@ static weir_err make_lanes(rank *r)
     r->t[0] = (weir_tensor){"u", 0, 2000, 2, {20, 100}, true, 0};
     r->t[1] = (weir_tensor){"w", 2000, 1000, 2, {10, 100}, true, 1};
     r->t[2] = (weir_tensor){"b", 3000, 100, 1, {100}, false, 1};
-    WEIR_TRY(weir_buckets_cut(r->t, 3, &(weir_cut_rules){.bytes = 4096, .small = WEIR_SMALL},
-                              r->param, r->grad, r->life, &b, &r->lanes));
+    WEIR_TRY(weir_buckets_cut(&(weir_flat){r->t, 3, r->param, r->grad},
+                              &(weir_cut_rules){.bytes = 4096, .small = WEIR_SMALL}, r->life, &b,
+                              &r->lanes));
     WEIR_TRY(weir_lanes_make(b, r->lanes, r->j->codec, "sgd:momentum=0.5", r->life, &r->lane));
     r->lane[r->lanes - 1].notes = WEIR_NOTES;
     WEIR_TRY(weir_plug_find(weir_exchanges, "exchange", r->j->exchange, &plug));
@@ -94,15 +96,17 @@ static double held(const rank *r)
     double sum = 0;
 
     for (const weir_lane *l = r->lane; l < r->lane + r->lanes; l++) {
+        const weir_stripes *own = &l->codec->stripes;
+        const weir_stripe *mine = weir_stripes_own(own);
         double unit = l->unit > 0 ? (double)l->unit : 1;
         for (size_t i = 0; i < l->bucket->n; i++) {
             double weight = (double)(1 + (l->bucket->at + i) % 7) / unit;
             sum += l->held.now ? weight * (double)l->held.now[i] : 0;
             sum += l->speed.now ? 2 * weight * (double)l->speed.now[i] : 0;
         }
-        for (size_t i = 0; l->owned.now && i < l->stripe[l->mine].bucket.n; i++)
-            sum += (double)(1 + (l->bucket->at + l->stripe[l->mine].at + i) % 7) / unit *
-                   (double)l->owned.now[i];
+        for (size_t i = 0; own->owned.now && i < mine->bucket.n; i++)
+            sum +=
+                (double)(1 + (l->bucket->at + mine->at + i) % 7) / unit * (double)own->owned.now[i];
     }
     return sum;
 }

@@ -171,40 +171,52 @@ weir_err weir_flow_take(weir_talk *t, weir_flow *f, int k, weir_how how)
 
 /* ---- several ---- */
 
-static weir_err trade_segment(weir_talk *t, int k, weir_flow **out, int outs, weir_flow **in,
-                              int ins, weir_how how, bool shared)
+/* Legs that go and come at the same time. */
+typedef struct trade {
+    weir_flow *out[WEIR_TALK_FLOWS], *in[WEIR_TALK_FLOWS];
+    int outs, ins, segments; /* segments: of the longest */
+    weir_how how;
+    bool shared; /* what comes in lies where something goes out */
+} trade;
+
+static weir_err trade_segment(weir_talk *t, const trade *x, int k)
 {
-    for (int i = 0; i < outs; i++)
-        while (out[i]->begun < out[i]->segments && out[i]->begun < k + t->window)
-            WEIR_TRY(weir_flow_send(t, out[i], out[i]->begun));
-    if (shared)
-        WEIR_TRY(weir_net_wait_all(t->net, op_of(t, out[0], k), 1, 0));
-    for (int i = 0; i < ins; i++)
-        if (k < in[i]->segments)
-            WEIR_TRY(weir_flow_take(t, in[i], k, how));
+    for (int i = 0; i < x->outs; i++)
+        while (x->out[i]->begun < x->out[i]->segments && x->out[i]->begun < k + t->window)
+            WEIR_TRY(weir_flow_send(t, x->out[i], x->out[i]->begun));
+    if (x->shared)
+        WEIR_TRY(weir_net_wait_all(t->net, op_of(t, x->out[0], k), 1, 0));
+    for (int i = 0; i < x->ins; i++)
+        if (k < x->in[i]->segments)
+            WEIR_TRY(weir_flow_take(t, x->in[i], k, x->how));
+    return WEIR_OK;
+}
+
+static weir_err open_trade(weir_talk *t, trade *x, const weir_leg *out, const weir_leg *in)
+{
+    for (int i = 0; i < x->ins; i++) {
+        WEIR_TRY(weir_flow_open(t, &in[i], false, x->how, &x->in[i]));
+        x->segments = x->in[i]->segments > x->segments ? x->in[i]->segments : x->segments;
+    }
+    for (int i = 0; i < x->outs; i++) {
+        WEIR_TRY(weir_flow_open(t, &out[i], true, x->how, &x->out[i]));
+        x->segments = x->out[i]->segments > x->segments ? x->out[i]->segments : x->segments;
+    }
     return WEIR_OK;
 }
 
 weir_err weir_talk_trade(weir_talk *t, const weir_leg *out, int outs, const weir_leg *in, int ins,
                          weir_how how)
 {
-    weir_flow *to[WEIR_TALK_FLOWS], *from[WEIR_TALK_FLOWS];
-    bool shared = outs == 1 && ins == 1 && how != WEIR_LAND && out->at == in->at && out->bytes;
-    int segments = 0;
+    trade x = {.outs = outs, .ins = ins, .how = how};
 
+    x.shared = outs == 1 && ins == 1 && how != WEIR_LAND && out->at == in->at && out->bytes;
     if (outs + ins > WEIR_TALK_FLOWS)
         return weir_fail(WEIR_FAILED, "%d legs at once; %d are the most", outs + ins,
                          WEIR_TALK_FLOWS);
-    for (int i = 0; i < ins; i++) {
-        WEIR_TRY(weir_flow_open(t, &in[i], false, how, &from[i]));
-        segments = from[i]->segments > segments ? from[i]->segments : segments;
-    }
-    for (int i = 0; i < outs; i++) {
-        WEIR_TRY(weir_flow_open(t, &out[i], true, how, &to[i]));
-        segments = to[i]->segments > segments ? to[i]->segments : segments;
-    }
-    for (int k = 0; k < segments; k++)
-        WEIR_TRY(trade_segment(t, k, to, outs, from, ins, how, shared));
+    WEIR_TRY(open_trade(t, &x, out, in));
+    for (int k = 0; k < x.segments; k++)
+        WEIR_TRY(trade_segment(t, &x, k));
     return WEIR_OK;
 }
 

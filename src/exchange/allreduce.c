@@ -11,7 +11,7 @@ typedef struct allreduce {
     int64_t each;
     weir_exchange_env env;
     weir_parts *parts;
-    weir_ways *ways;
+    weir_route *route;
     weir_choose *choose; /* NULL: there is nothing to choose */
     weir_hier level;
     bool levels; /* machines first: `level` is open */
@@ -28,16 +28,17 @@ static const weir_opt options[] = {
     {0},
 };
 
-/* Who does not lead needs no memory, but says that it owns no stripe. */
-static weir_err make_ways(allreduce *x, const weir_exchange_env *env)
+/* Who does not lead needs none, but says that it owns no stripe. */
+static weir_err make_route(allreduce *x, const weir_exchange_env *env)
 {
-    if (!x->levels || x->level.leads)
-        return weir_ways_make(env->lane, env->lanes, x->levels ? x->level.outer : env->same,
-                              env->seed, env->group_arena, &x->ways);
-    x->ways = NULL;
+    if (!x->levels)
+        return weir_route_make(env, env->coll, env->same, &x->route);
+    if (x->level.leads)
+        return weir_route_make(env, &x->level.out, x->level.outer, &x->route);
+    x->route = NULL;
     for (weir_lane *l = env->lane; l < env->lane + env->lanes; l++)
-        if (l->feedback && l->codec->combine == WEIR_COMBINE_STRIPE)
-            WEIR_TRY(weir_stripes_make(l, NULL, env->group_arena));
+        if (l->codec->feedback && l->codec->kind->combine == WEIR_COMBINE_STRIPE)
+            WEIR_TRY(weir_stripes_make(l, l->codec, NULL, env->group_arena));
     return WEIR_OK;
 }
 
@@ -54,12 +55,13 @@ static weir_err init(void *self, const weir_exchange_env *env)
     x->early = x->levels = false;
     for (weir_lane *l = env->lane; l < env->lane + env->lanes; l++) {
         x->early |= env->clip > 0 && l->held.now;
-        x->levels |= x->hier && l->feedback;
-        if (x->hier && l->rivals > 1)
+        x->levels |= x->hier && l->codec->feedback;
+        if (x->hier && l->candidates > 1)
             return weir_fail(WEIR_MISFIT,
                              "--exchange allreduce:hier=yes compresses between machines by one "
                              "codec: --codec auto cannot choose it there");
-        l->held.fresh = l->speed.fresh = l->owned.fresh = false; /* of a step that met its end */
+        /* of a step that met its end */
+        l->held.fresh = l->speed.fresh = l->codec->stripes.owned.fresh = false;
         l->stray = true;
     }
     if (x->levels)
@@ -68,7 +70,7 @@ static weir_err init(void *self, const weir_exchange_env *env)
         weir_log(WEIR_LOG_WARN, "exchange",
                  "--exchange allreduce:hier=yes: all workers are on one machine, and nothing is "
                  "compressed");
-    WEIR_TRY(make_ways(x, env));
+    WEIR_TRY(make_route(x, env));
     WEIR_TRY(weir_choose_make(env, &x->choose));
     return x->parts ? WEIR_OK : weir_parts_make(env->lane, env->lanes, env->arena, &x->parts);
 }
@@ -77,9 +79,9 @@ static weir_err init(void *self, const weir_exchange_env *env)
 static weir_err sum(allreduce *x, weir_lane *lane, weir_turn turn, float scale)
 {
     if (x->choose)
-        return weir_choose_sum(x->choose, lane, x->ways, turn, scale);
-    return x->levels ? weir_hier_out(&x->level, lane, x->ways, turn, scale)
-                     : weir_lane_sum(lane, x->ways, x->env.coll, x->env.same, turn, scale);
+        return weir_choose_sum(x->choose, lane, x->route, turn, scale);
+    return x->levels ? weir_hier_out(&x->level, lane, x->route, turn, scale)
+                     : weir_route_sum(x->route, lane, turn, scale);
 }
 
 static weir_err bucket(void *self, weir_lane *lane, weir_turn turn)
@@ -173,7 +175,7 @@ static void leave(void *self)
 
     for (int i = 0; i < x->env.lanes; i++)
         weir_stripes_drop_all(&x->env.lane[i]);
-    x->ways = NULL;
+    x->route = NULL;
     x->choose = NULL;
 }
 

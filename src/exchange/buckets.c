@@ -1,5 +1,5 @@
-/* buckets.c - the flat vector cut into buckets. */
-#include "exchange/lane.h"
+/* buckets.c - see buckets.h. */
+#include "exchange/buckets.h"
 #include <string.h>
 
 enum {
@@ -131,22 +131,21 @@ static void cut_all(cutter *c, const weir_tensor *tensor, int tensors)
     close_bucket(c, true);
 }
 
-weir_err weir_buckets_cut(const weir_tensor *tensor, int tensors, const weir_cut_rules *rules,
-                          float *param, float *grad, weir_arena *arena, weir_bucket **bucket,
-                          int *count)
+weir_err weir_buckets_cut(const weir_flat *flat, const weir_cut_rules *rules, weir_arena *arena,
+                          weir_bucket **bucket, int *count)
 {
     cutter c = {.limit = rules->bytes / sizeof(float),
                 .rules = *rules,
-                .param = param,
-                .grad = grad};
+                .param = flat->param,
+                .grad = flat->grad};
 
-    cut_all(&c, tensor, tensors);
+    cut_all(&c, flat->tensor, flat->tensors);
     weir_bucket *made = WEIR_NEW(arena, weir_bucket, c.buckets);
     c.view = WEIR_NEW(arena, weir_view, c.views);
     if (!made || !c.view)
         return weir_fail_nomem((size_t)c.buckets * sizeof *made);
     c.bucket = made;
-    cut_all(&c, tensor, tensors);
+    cut_all(&c, flat->tensor, flat->tensors);
     *bucket = made;
     *count = c.buckets;
     return WEIR_OK;

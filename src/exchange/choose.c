@@ -28,14 +28,14 @@ static weir_err make_policy(weir_choose *c, int k, const char *name)
     if (!p->pick)
         return weir_fail_nomem((size_t)c->env.lanes * sizeof *p->pick);
     for (int i = 0; i < c->env.lanes; i++)
-        p->pick[i] = k < c->env.lane[i].rivals ? k : 0;
+        p->pick[i] = k < c->env.lane[i].candidates ? k : 0;
     return WEIR_OK;
 }
 
 static const weir_lane *first_open(const weir_exchange_env *env)
 {
     for (int i = 0; i < env->lanes; i++)
-        if (env->lane[i].rivals > 1)
+        if (env->lane[i].candidates > 1)
             return &env->lane[i];
     return NULL;
 }
@@ -50,13 +50,13 @@ static weir_err make_room(weir_choose *c, const weir_lane *open)
         return weir_fail_nomem((size_t)lanes * 5 * sizeof *c->seen);
     c->least = c->seen + lanes;
     c->agreed = c->least + lanes;
-    for (int k = 0; k < open->rivals; k++) {
-        const weir_feedback *f = open->rival[k].feedback;
+    for (int k = 0; k < open->candidates; k++) {
+        const weir_feedback *f = open->candidate[k].feedback;
         c->warmup = f ? fmax(c->warmup, f->warmup) : c->warmup;
         c->ramped = f ? fmax(c->ramped, f->warmup + f->ramp) : c->ramped;
-        WEIR_TRY(make_policy(c, k, open->rival[k].spec));
+        WEIR_TRY(make_policy(c, k, open->candidate[k].spec));
     }
-    c->plain = open->rivals;
+    c->plain = open->candidates;
     c->policies = c->plain + 2;
     WEIR_TRY(make_policy(c, c->plain, "mix"));
     WEIR_TRY(make_policy(c, c->plain + 1, "other mix"));
@@ -118,12 +118,13 @@ weir_err weir_choose_make(const weir_exchange_env *env, weir_choose **out)
 
 /* ---- times ---- */
 
-weir_err weir_choose_sum(weir_choose *c, weir_lane *l, weir_ways *ways, weir_turn turn, float scale)
+weir_err weir_choose_sum(weir_choose *c, weir_lane *l, weir_route *route, weir_turn turn,
+                         float scale)
 {
     int i = (int)(l - c->env.lane);
     double begun = weir_net_now(c->env.same->net), codec = l->codec_s;
 
-    WEIR_TRY(weir_lane_sum(l, ways, c->env.coll, c->env.same, turn, scale));
+    WEIR_TRY(weir_route_sum(route, l, turn, scale));
     c->seen[i].start = begun - c->mark;
     c->seen[i].idle = i ? begun - c->ended : 0;
     c->ended = weir_net_now(c->env.same->net);

@@ -16,12 +16,12 @@
  * leaves the choice as it was. Time is the net's: in a simulated world codecs cost none. */
 #ifndef WEIR_EXCHANGE_CHOOSE_H
 #define WEIR_EXCHANGE_CHOOSE_H
-#include "exchange/exchange.h"
+#include "exchange/route.h"
 
 typedef struct weir_policy {
     const char *name;           /* none, a candidate as the user wrote it, mix */
     double predicted, measured; /* seconds a step; NAN: was not foreseen, not tried this time */
-    int *pick;                  /* by lane: which of its rivals */
+    int *pick;                  /* by lane: which of its candidates */
     double last, at;            /* what it was last measured at, and when */
     int tried;                  /* this time: so often. Of two trials the faster one counts */
 } weir_policy;
@@ -41,8 +41,8 @@ typedef struct weir_choose weir_choose;
 /* NULL where there is nothing to choose, or nobody to send to. All lanes go dense at first.
  * WEIR_MISFIT in a dry world: no rank could tell another what it measured. */
 weir_err weir_choose_make(const weir_exchange_env *, weir_choose **);
-/* weir_lane_sum, timed. [blocks] */
-weir_err weir_choose_sum(weir_choose *, weir_lane *, weir_ways *, weir_turn, float scale);
+/* weir_route_sum, timed. [blocks] */
+weir_err weir_choose_sum(weir_choose *, weir_lane *, weir_route *, weir_turn, float scale);
 /* All lanes are in; the step can be committed. [blocks] */
 weir_err weir_choose_agree(weir_choose *);
 /* It has been: lanes may go by others from now on. */

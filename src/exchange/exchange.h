@@ -17,6 +17,7 @@
  *   regroup     on those who stay, with a new group_arena; init on those who come */
 #ifndef WEIR_EXCHANGE_EXCHANGE_H
 #define WEIR_EXCHANGE_EXCHANGE_H
+#include "coll/coll.h"
 #include "exchange/lane.h"
 
 /* Small sums that ride behind the last bucket of a step for nothing: loss, samples, wishes. The

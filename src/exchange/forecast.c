@@ -14,7 +14,8 @@ weir_err weir_forecast_make(weir_forecast *f, const weir_lane *lane, int lanes, 
     f->taken = weir_alloc_many(arena, (size_t)lanes, sizeof *f->taken);
     if (!f->ready || !f->taken)
         return weir_fail_nomem((size_t)lanes * sizeof *f->taken);
-    f->joins = lanes > 1 && last->rivals == 1 && last->codec->raw && before->rivals > 1 &&
+    f->joins = lanes > 1 && last->candidates == 1 && last->codec->kind->raw &&
+               before->candidates > 1 &&
                before->bucket->grad + before->bucket->n == last->bucket->grad;
     return WEIR_OK;
 }
@@ -44,7 +45,7 @@ static void lower(double *x, double seen)
 void weir_forecast_see(weir_forecast *f, const int *pick, const weir_sight *s)
 {
     for (int i = 0; i < f->lanes; i++) {
-        if (f->lane[i].rivals == 1 || pick[i] == 0)
+        if (f->lane[i].candidates == 1 || pick[i] == 0)
             continue; /* dense ones go by the line */
         lower(&f->taken[i][pick[i]].took, s[i].took);
         lower(&f->taken[i][pick[i]].codec, s[i].codec);
@@ -65,11 +66,11 @@ static double dense_bytes(const weir_forecast *f, const int *pick, int i)
 
 static double link_share(const weir_forecast *f) { return 2.0 * (f->members - 1) / f->members; }
 
-static double wire(const weir_forecast *f, const weir_rival *r, weir_turn turn)
+static double wire(const weir_forecast *f, const weir_lane_codec *r, weir_turn turn)
 {
-    double m = (double)weir_codec_usual(r->codec, r->coder, turn), p = f->members;
+    double m = (double)weir_codec_usual(r->kind, r->self, turn), p = f->members;
 
-    if (r->codec->combine == WEIR_COMBINE_GATHER)
+    if (r->kind->combine == WEIR_COMBINE_GATHER)
         return f->collective + f->byte * (p - 1) * m;
     return f->collective + f->byte * link_share(f) * m;
 }
@@ -77,11 +78,11 @@ static double wire(const weir_forecast *f, const weir_rival *r, weir_turn turn)
 static double lane_seconds(const weir_forecast *f, const int *pick, int i, weir_turn turn)
 {
     const weir_lane *l = &f->lane[i];
-    const weir_rival *r = &l->rival[pick[i]];
+    const weir_lane_codec *r = &l->candidate[pick[i]];
 
     if (i == f->lanes - 2 && weir_forecast_joined(f, pick))
         return 0;
-    if (r->codec->raw)
+    if (r->kind->raw)
         return f->collective + f->byte * link_share(f) * dense_bytes(f, pick, i);
     return f->taken[i][pick[i]].took > 0 ? f->taken[i][pick[i]].took
                                          : f->taken[i][pick[i]].codec + wire(f, r, turn);
@@ -143,9 +144,9 @@ void weir_forecast_best(const weir_forecast *f, weir_turn turn, int *pick)
     for (int i = 0; i < f->lanes; i++) {
         double least = 0;
         int best = 0;
-        for (int k = 0; k < f->lane[i].rivals; k++) {
+        for (int k = 0; k < f->lane[i].candidates; k++) {
             pick[i] = k;
-            double t = f->lane[i].rival[k].codec->raw
+            double t = f->lane[i].candidate[k].kind->raw
                            ? f->collective + f->byte * link_share(f) * dense_bytes(f, pick, i)
                            : lane_seconds(f, pick, i, turn);
             if (k == 0 || t < least)

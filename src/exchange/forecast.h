@@ -27,7 +27,7 @@ typedef struct weir_forecast {
     double collective, byte;
     double rest;   /* of a step, behind its last lane */
     double *ready; /* by lane: when it can leave, since the step began */
-    /* by lane and rival; took 0: not seen in this round */
+    /* by lane and candidate; took 0: not seen in this round */
     struct weir_taken {
         double took, codec;
     } (*taken)[WEIR_AUTO_MOST];
@@ -39,12 +39,12 @@ weir_err weir_forecast_make(weir_forecast *, const weir_lane *, int lanes, int m
 /* What was taken before does not count any more; what codecs cost does, unless that has changed
  * too. */
 void weir_forecast_forget(weir_forecast *, bool codecs);
-/* A step by these rivals, one a lane, was seen. */
+/* A step by these candidates, one a lane, was seen. */
 void weir_forecast_see(weir_forecast *, const int *pick, const weir_sight *);
 /* All lanes went dense, were seen, and the whole step took that long: fits the link. */
 void weir_forecast_fit(weir_forecast *, const int *dense, const weir_sight *, double step);
 double weir_forecast_step(const weir_forecast *, const int *pick, weir_turn);
-/* For each lane by itself the rival that takes least. */
+/* For each lane by itself the candidate that takes least. */
 void weir_forecast_best(const weir_forecast *, weir_turn, int *pick);
 /* Whether the last two lanes go as one. */
 bool weir_forecast_joined(const weir_forecast *, const int *pick);

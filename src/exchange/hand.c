@@ -20,7 +20,7 @@ static weir_err collect(weir_pair *p, size_t n, weir_coll_use *coll, weir_group 
     if (g->me)
         memset(p->next, 0, n * sizeof(float));
     p->fresh = true;
-    weir_pair_turn(p);
+    weir_pair_commit(p);
     return WEIR_OK;
 }
 
@@ -125,7 +125,7 @@ static weir_err pass_all(passing *p)
 
     for (weir_lane *l = env->lane; l < env->lane + env->lanes; l++) {
         if (p->to >= 0)
-            weir_stripes_drop(l);
+            weir_stripes_drop_all(l);
         WEIR_TRY(pass(p, &l->held, l->bucket->n));
         WEIR_TRY(pass(p, &l->speed, l->bucket->n));
         l->stray |= p->from >= 0;

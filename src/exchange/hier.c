@@ -50,13 +50,13 @@ weir_err weir_hier_in(weir_hier *h, weir_lane *l)
     return WEIR_OK;
 }
 
-weir_err weir_hier_out(weir_hier *h, weir_lane *l, weir_ways *ways, weir_turn turn, float scale)
+weir_err weir_hier_out(weir_hier *h, weir_lane *l, weir_route *route, weir_turn turn, float scale)
 {
     double begun;
 
     if (h->leads)
-        WEIR_TRY((h->machines.count > 1 ? weir_lane_sum : weir_lane_dense)(l, ways, &h->out,
-                                                                           h->outer, turn, scale));
+        WEIR_TRY(
+            (h->machines.count > 1 ? weir_route_sum : weir_route_dense)(route, l, turn, scale));
     begun = weir_net_now(h->inner->net);
     WEIR_TRY(weir_broadcast(h->in, h->inner, 0, l->bucket->grad,
                             (l->bucket->n + l->notes) * sizeof(float)));

@@ -7,7 +7,7 @@
  * without a codec, to rounding. */
 #ifndef WEIR_EXCHANGE_HIER_H
 #define WEIR_EXCHANGE_HIER_H
-#include "exchange/lane.h"
+#include "exchange/route.h"
 #include "net/mesh.h"
 
 typedef struct weir_hier {
@@ -25,7 +25,7 @@ typedef struct weir_hier {
 weir_err weir_hier_open(weir_hier *, weir_group *, weir_coll_use *, int64_t each, weir_arena *);
 /* The lane's gradient becomes the machine's sum. [blocks] */
 weir_err weir_hier_in(weir_hier *, weir_lane *);
-/* From there to the sum over all machines, on all members; `ways` for the outer group, NULL where
- * this one does not lead. [blocks] */
-weir_err weir_hier_out(weir_hier *, weir_lane *, weir_ways *, weir_turn, float scale);
+/* From there to the sum over all machines, on all members; its route is that of the outer group,
+ * NULL where this one does not lead. [blocks] */
+weir_err weir_hier_out(weir_hier *, weir_lane *, weir_route *, weir_turn, float scale);
 #endif

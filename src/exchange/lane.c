@@ -1,4 +1,4 @@
-/* lane.c - one bucket's memory: made, committed, saved. Its way out and back is in ways.c. */
+/* lane.c - one bucket's memory: made, committed, saved. */
 #include "exchange/lane.h"
 #include "core/vec.h"
 #include <math.h>
@@ -6,19 +6,12 @@
 
 static const float SLOWED = 1.f / 16; /* of the rate since all last agreed */
 
-weir_err weir_pair_make(weir_pair *p, const float *grad, size_t n, weir_arena *arena)
-{
-    p->now = weir_alloc_beside(arena, n * sizeof(float), grad);
-    p->next = weir_alloc_beside(arena, n * sizeof(float), grad);
-    return p->now && p->next ? WEIR_OK : weir_fail_nomem(2 * n * sizeof(float));
-}
-
 static weir_err make_memory(weir_lane *lane, weir_arena *arena)
 {
     bool residual = false, correct = false;
 
-    for (int k = 0; k < lane->rivals; k++) {
-        const weir_feedback *f = lane->rival[k].feedback;
+    for (int k = 0; k < lane->candidates; k++) {
+        const weir_feedback *f = lane->candidate[k].feedback;
         residual |= f && f->residual;
         correct |= f && f->residual && f->correct;
     }
@@ -39,13 +32,13 @@ static weir_err make_lane(weir_lane *lane, weir_bucket *bucket, const char *code
     const weir_plug *plug;
 
     lane->bucket = bucket;
-    WEIR_TRY(weir_rivals_make(lane, bucket->dense ? "none" : codec, arena));
+    WEIR_TRY(weir_lane_codecs_make(lane, bucket->dense ? "none" : codec, arena));
     WEIR_TRY(weir_plug_find(weir_optims, "optimiser", optim, &plug));
     WEIR_TRY(weir_plug_make(plug, "optimiser", optim, arena, &lane->stepper));
     lane->optim = (const weir_optim *)plug;
     /* before the optimiser makes its own: it may have less to keep */
     WEIR_TRY(make_memory(lane, arena));
-    WEIR_TRY(weir_rivals_init(lane, arena));
+    WEIR_TRY(weir_lane_codecs_init(lane, arena));
     return lane->optim->init(lane->stepper, bucket, arena);
 }
 
@@ -74,7 +67,8 @@ weir_feed weir_lane_feed(const weir_lane *l, uint64_t seed, int me, float scale,
                        .sped = l->speed.next,
                        .momentum = l->momentum.factor,
                        .nesterov = l->momentum.nesterov,
-                       .mask = l->speed.now && l->codec->sparse && weir_codec_masks(l->feedback),
+                       .mask = l->speed.now && l->codec->kind->sparse &&
+                               weir_codec_masks(l->codec->feedback),
                        .key = seed ^ ((uint64_t)me << 24 | (uint64_t)l->bucket->id << 1),
                        .tile = tile};
 }
@@ -120,44 +114,41 @@ void weir_lane_in_unit(weir_lane *lane, float unit)
 
 bool weir_lane_warm(const weir_lane *lane, weir_turn turn)
 {
-    for (const weir_rival *r = lane->rival; r < lane->rival + lane->rivals; r++)
-        if (r->feedback && turn.epochs < r->feedback->warmup + r->feedback->ramp)
+    for (const weir_lane_codec *c = lane->candidate; c < lane->candidate + lane->candidates; c++)
+        if (c->feedback && turn.epochs < c->feedback->warmup + c->feedback->ramp)
             return false;
     return true;
 }
 
 bool weir_lane_sparse(const weir_lane *lane)
 {
-    for (const weir_rival *r = lane->rival; r < lane->rival + lane->rivals; r++)
-        if (r->codec->sparse)
+    for (const weir_lane_codec *c = lane->candidate; c < lane->candidate + lane->candidates; c++)
+        if (c->kind->sparse)
             return true;
     return false;
 }
 
-void weir_pair_turn(weir_pair *p)
+static void keep_learned(const weir_lane_codec *c)
 {
-    float *old = p->now;
+    const weir_stripes *s = &c->stripes;
 
-    if (!p->fresh)
+    if (!c->kind->keep)
         return;
-    p->now = p->next;
-    p->next = old;
-    p->fresh = false;
+    c->kind->keep(c->self);
+    for (int i = 0; i < s->count; i++)
+        c->kind->keep(s->stripe[i].coder);
+    if (s->count)
+        c->kind->keep(s->owner);
 }
 
 void weir_lane_commit(weir_lane *lane)
 {
-    weir_pair_turn(&lane->held);
-    weir_pair_turn(&lane->speed);
-    weir_pair_turn(&lane->owned);
+    weir_pair_commit(&lane->held);
+    weir_pair_commit(&lane->speed);
+    weir_pair_commit(&lane->codec->stripes.owned);
     lane->stray = lane->leaves;
-    if (!lane->codec->keep || !lane->leaves)
-        return; /* nothing was learned */
-    lane->codec->keep(lane->coder);
-    for (int i = 0; i < lane->stripes; i++)
-        lane->codec->keep(lane->stripe[i].coder);
-    if (lane->stripes)
-        lane->codec->keep(lane->owner_coder);
+    if (lane->leaves)
+        keep_learned(lane->codec);
 }
 
 /* By tiles: twice looked at, read once. */
@@ -183,19 +174,20 @@ void weir_lane_backlog(const weir_lane *lane, weir_backlog *to)
     }
 }
 
+/* ---- saved ---- */
+
 /* Every element has one owner. All ranks name all tensors, if only to say that they own nothing of
  * them. */
-static weir_err keep_owned(weir_lane *lane, weir_io *io)
+static weir_err keep_owned(const weir_bucket *b, const weir_stripes *own, weir_io *io)
 {
-    const weir_bucket *b = lane->bucket;
-    const weir_stripe *s = &lane->stripe[lane->mine];
+    const weir_stripe *s = weir_stripes_own(own);
 
     for (const weir_view *v = b->view; v < b->view + b->views; v++) {
         size_t end = v->at + weir_view_length(v), low = s->at > v->at ? s->at : v->at,
                high = s->at + s->bucket.n < end ? s->at + s->bucket.n : end;
         size_t n = high > low ? high - low : 0, mark = weir_io_in(io, v->tensor->name);
         weir_err err =
-            weir_io_range(io, "owner-residual", lane->owned.now + (n ? low - s->at : 0),
+            weir_io_range(io, "owner-residual", own->owned.now + (n ? low - s->at : 0),
                           n ? v->first + low - v->at : 0, n, v->tensor->n, WEIR_KEEP_STREAM);
         weir_io_out(io, mark);
         WEIR_TRY(err);
@@ -203,32 +195,29 @@ static weir_err keep_owned(weir_lane *lane, weir_io *io)
     return WEIR_OK;
 }
 
-static weir_err keep_codec(weir_lane *lane, weir_io *io)
+static weir_err keep_codec(const weir_lane *lane, const weir_lane_codec *c, weir_io *io)
 {
-    if (lane->owned.now)
-        WEIR_TRY(keep_owned(lane, io));
-    return lane->codec->state ? lane->codec->state(lane->coder, io) : WEIR_OK;
+    if (c->stripes.owned.now)
+        WEIR_TRY(keep_owned(lane->bucket, &c->stripes, io));
+    return c->kind->state ? c->kind->state(c->self, io) : WEIR_OK;
 }
 
-/* Each rival's own stands behind its number and name. What an owner held back when it was saved is
- * held back now: which rival comes next is open. */
-static weir_err keep_rivals(weir_lane *lane, weir_io *io)
+/* Each candidate's own stands behind its number and name. What an owner held back when it was saved
+ * is held back now: which candidate comes next is open. */
+static weir_err keep_candidates(weir_lane *lane, weir_io *io)
 {
-    weir_err err = WEIR_OK;
-    int now = lane->now;
-
-    for (int k = 0; k < lane->rivals && !err; k++) {
+    for (int k = 0; k < lane->candidates; k++) {
+        weir_lane_codec *c = &lane->candidate[k];
         char part[64];
-        snprintf(part, sizeof part, "%d-%s", k, lane->rival[k].codec->plug.name);
-        weir_lane_turn_to(lane, k);
+        snprintf(part, sizeof part, "%d-%s", k, c->kind->plug.name);
         size_t mark = weir_io_in(io, part);
-        err = keep_codec(lane, io);
+        weir_err err = keep_codec(lane, c, io);
         weir_io_out(io, mark);
-        if (io->loading && !err)
-            weir_lane_fold(lane);
+        WEIR_TRY(err);
+        if (io->loading)
+            weir_stripes_fold(lane, c);
     }
-    weir_lane_turn_to(lane, now);
-    return err;
+    return WEIR_OK;
 }
 
 weir_err weir_lane_state(weir_lane *lane, weir_io *io)
@@ -243,5 +232,5 @@ weir_err weir_lane_state(weir_lane *lane, weir_io *io)
         WEIR_TRY(weir_bucket_keep(b, "residual", lane->held.now, WEIR_KEEP_SUM, io));
     if (lane->speed.now)
         WEIR_TRY(weir_bucket_keep(b, "corrected", lane->speed.now, WEIR_KEEP_SUM, io));
-    return lane->rivals > 1 ? keep_rivals(lane, io) : keep_codec(lane, io);
+    return lane->candidates > 1 ? keep_candidates(lane, io) : keep_codec(lane, lane->codec, io);
 }

@@ -26,7 +26,7 @@ double weir_pen_unit(const weir_pen *pen, weir_turn turn)
 
 static bool is_plain(const weir_lane *l, weir_turn turn)
 {
-    return !l->feedback || turn.epochs < l->feedback->warmup;
+    return !l->codec->feedback || turn.epochs < l->codec->feedback->warmup;
 }
 
 static size_t plain_bytes(const weir_lane *l) { return l->bucket->n * sizeof(float); }
@@ -42,8 +42,9 @@ static uint64_t sum_of(const head *h, const void *letter, size_t len)
 
 size_t weir_letter_most(const weir_lane *l)
 {
-    size_t coded = l->codec->raw ? 0 : l->codec->bound(l->coder);
-    bool plain = l->codec->raw || l->feedback->warmup > 0;
+    const weir_lane_codec *c = l->codec;
+    size_t coded = c->kind->raw ? 0 : c->kind->bound(c->self);
+    bool plain = c->kind->raw || c->feedback->warmup > 0;
 
     return front(l) + (plain && plain_bytes(l) > coded ? plain_bytes(l) : coded);
 }
@@ -54,7 +55,7 @@ static size_t usual(const weir_lane *l, weir_turn turn)
 {
     if (is_plain(l, turn))
         return front(l) + plain_bytes(l);
-    return front(l) + weir_codec_usual(l->codec, l->coder, turn);
+    return front(l) + weir_codec_usual(l->codec->kind, l->codec->self, turn);
 }
 
 /* Momentum is kept times the rate: where that has changed, so has what is kept. Nesterov's looks
@@ -80,6 +81,8 @@ static weir_feed feed(weir_lane *l, const weir_pen *pen, weir_turn turn, float s
 
 static weir_err write_body(weir_lane *l, weir_turn turn, weir_feed *f, char *to, size_t *len)
 {
+    const weir_lane_codec *c = l->codec;
+
     l->told.sent = f->n;
     if (is_plain(l, turn)) {
         memcpy(to, weir_feed_whole(f, 0, f->n), *len = plain_bytes(l));
@@ -87,9 +90,9 @@ static weir_err write_body(weir_lane *l, weir_turn turn, weir_feed *f, char *to,
             memset(f->hold, 0, plain_bytes(l));
         return WEIR_OK;
     }
-    WEIR_TRY(l->codec->encode(l->coder, turn, f, to, len));
-    if (l->codec->told)
-        l->codec->told(l->coder, to, &l->told);
+    WEIR_TRY(c->kind->encode(c->self, turn, f, to, len));
+    if (c->kind->told)
+        c->kind->told(c->self, to, &l->told);
     return WEIR_OK;
 }
 
@@ -162,8 +165,8 @@ static weir_err add_body(weir_lane *l, const weir_pen *pen, const weir_letter *x
     weir_turn turn = {.step = h->step, .epochs = h->epochs};
     weir_err err;
 
-    if (!(h->how & PLAIN) && !l->codec->raw) {
-        err = l->codec->decode(l->coder, turn, body, h->body, l->bucket->grad);
+    if (!(h->how & PLAIN) && !l->codec->kind->raw) {
+        err = l->codec->kind->decode(l->codec->self, turn, body, h->body, l->bucket->grad);
         return err ? weir_fail_in(err, "from rank %d, step %llu", pen->group->member[x->from],
                                   (unsigned long long)x->step + 1)
                    : WEIR_OK;

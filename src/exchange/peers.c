@@ -72,7 +72,7 @@ static weir_err take_over(peers *x, weir_lane *l)
         return weir_fail(WEIR_MISFIT,
                          "--exchange peers has momentum before the codec, and nowhere else: "
                          "correct=no of --codec %s needs momentum=0",
-                         l->spec);
+                         l->codec->spec);
     l->speed.now = WEIR_NEW(x->env.arena, float, l->bucket->n);
     l->speed.next = WEIR_NEW(x->env.arena, float, l->bucket->n);
     return l->speed.now && l->speed.next ? WEIR_OK

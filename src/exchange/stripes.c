@@ -1,6 +1,9 @@
-/* stripes.c - a bucket cut in stripes of whole rows, one a member, who sums and encodes it for
- * all. */
+/* stripes.c - see stripes.h. */
+#include "exchange/stripes.h"
+#include "coll/coll.h"
+#include "core/vec.h"
 #include "exchange/lane.h"
+#include <string.h>
 
 /* Of a view, the first row that begins at or after `place`. */
 static size_t row_at(const weir_view *v, size_t place)
@@ -34,72 +37,70 @@ static weir_err cut_stripe(const weir_bucket *b, int p, int i, weir_arena *arena
     return WEIR_OK;
 }
 
-static weir_err make_coder(const weir_lane *l, const weir_bucket *b, weir_arena *arena,
+static weir_err make_coder(const weir_lane_codec *c, const weir_bucket *b, weir_arena *arena,
                            void **coder)
 {
-    WEIR_TRY(weir_plug_make(&l->codec->plug, "codec", l->spec, arena, coder));
-    return l->codec->init(*coder, b, arena);
+    WEIR_TRY(weir_plug_make(&c->kind->plug, "codec", c->spec, arena, coder));
+    return c->kind->init(*coder, b, arena);
 }
 
-void weir_stripes_drop(weir_lane *l)
+void weir_stripes_fold(weir_lane *l, weir_lane_codec *c)
 {
-    weir_lane_fold(l);
-    l->stripe = NULL;
-    l->stripes = l->mine = 0;
-    l->owner_coder = NULL;
-    l->owned = (weir_pair){0};
+    const weir_stripes *s = &c->stripes;
+    const weir_stripe *mine = weir_stripes_own(s);
+
+    if (!s->owned.now)
+        return;
+    weir_vec_best()->add(l->held.now + mine->at, s->owned.now, mine->bucket.n);
+    memset(s->owned.now, 0, mine->bucket.n * sizeof(float));
+    l->stray = true;
+}
+
+void weir_stripes_drop(weir_lane *l, weir_lane_codec *c)
+{
+    weir_stripes_fold(l, c);
+    c->stripes = (weir_stripes){0};
 }
 
 void weir_stripes_drop_all(weir_lane *l)
 {
-    int now = l->now;
-
-    for (int k = 0; k < l->rivals; k++) {
-        weir_lane_turn_to(l, k);
-        weir_stripes_drop(l);
-    }
-    weir_lane_turn_to(l, now);
-}
-
-static weir_err make_owned(weir_lane *l, size_t at, size_t n, weir_arena *arena)
-{
-    if (!l->feedback->residual || l->bucket->dry)
-        return WEIR_OK;
-    return weir_pair_make(&l->owned, l->bucket->grad + at, n, arena);
+    for (int k = 0; k < l->candidates; k++)
+        weir_stripes_drop(l, &l->candidate[k]);
 }
 
 /* A stripe of nothing: for whom it is to say that it owns nothing. */
-static weir_err make_none(weir_lane *l, weir_arena *arena)
+static weir_err make_none(weir_stripes *made, weir_arena *arena)
 {
-    weir_stripe *s = WEIR_NEW(arena, weir_stripe, 1);
-
-    if (!s)
-        return weir_fail_nomem(sizeof *s);
-    weir_stripes_drop(l);
-    l->stripe = s;
-    l->mine = 0;
-    return make_owned(l, 0, 0, arena);
+    *made = (weir_stripes){.stripe = WEIR_NEW(arena, weir_stripe, 1)};
+    return made->stripe ? WEIR_OK : weir_fail_nomem(sizeof *made->stripe);
 }
 
-weir_err weir_stripes_make(weir_lane *l, const weir_group *g, weir_arena *arena)
+static weir_err make_all(const weir_lane *l, const weir_lane_codec *c, const weir_group *g,
+                         weir_arena *arena, weir_stripes *made)
 {
-    weir_stripe *s = g ? WEIR_NEW(arena, weir_stripe, g->size) : NULL;
-    void *owner;
+    weir_stripe *s = WEIR_NEW(arena, weir_stripe, g->size);
 
-    if (!g)
-        return make_none(l, arena);
     if (!s)
         return weir_fail_nomem((size_t)g->size * sizeof *s);
     for (int i = 0; i < g->size; i++) {
         WEIR_TRY(cut_stripe(l->bucket, g->size, i, arena, &s[i]));
-        WEIR_TRY(make_coder(l, &s[i].bucket, arena, &s[i].coder));
-        s[i].bytes = l->codec->bound(s[i].coder);
+        WEIR_TRY(make_coder(c, &s[i].bucket, arena, &s[i].coder));
+        s[i].bytes = c->kind->bound(s[i].coder);
     }
-    WEIR_TRY(make_coder(l, &s[g->me].bucket, arena, &owner));
-    weir_stripes_drop(l);
-    l->owner_coder = owner;
-    l->stripe = s;
-    l->stripes = g->size;
-    l->mine = g->me;
-    return make_owned(l, s[g->me].at, s[g->me].bucket.n, arena);
+    *made = (weir_stripes){.stripe = s, .count = g->size, .mine = g->me};
+    return make_coder(c, &s[g->me].bucket, arena, &made->owner);
+}
+
+weir_err weir_stripes_make(weir_lane *l, weir_lane_codec *c, const weir_group *g, weir_arena *arena)
+{
+    weir_stripes made;
+    const weir_stripe *mine;
+
+    WEIR_TRY(g ? make_all(l, c, g, arena, &made) : make_none(&made, arena));
+    mine = weir_stripes_own(&made);
+    if (c->feedback->residual && !l->bucket->dry)
+        WEIR_TRY(weir_pair_make(&made.owned, l->bucket->grad + mine->at, mine->bucket.n, arena));
+    weir_stripes_drop(l, c);
+    c->stripes = made;
+    return WEIR_OK;
 }

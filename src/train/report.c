@@ -81,10 +81,10 @@ static weir_err warn(weir_journal *j, const char *text)
     return weir_journal_write(j, e);
 }
 
-static weir_err warn_of(weir_journal *j, const weir_trainer *t, const weir_rival *r)
+static weir_err warn_of(weir_journal *j, const weir_trainer *t, const weir_lane_codec *c)
 {
     char text[WEIR_WARNINGS][WEIR_WHY_MAX];
-    weir_plans plans = {r->codec,   r->feedback,      t->lane->optim,        t->set->codec,
+    weir_plans plans = {c->kind,    c->feedback,      t->lane->optim,        t->set->codec,
                         t->set->lr, (double)t->steps, (double)t->epoch_steps};
     int n = weir_warnings(&plans, text);
 
@@ -98,8 +98,8 @@ weir_err weir_report_warnings(weir_journal *j, const weir_trainer *t)
 {
     for (int i = 0; i < t->warned.n && j; i++)
         WEIR_TRY(warn(j, t->warned.text[i]));
-    for (int k = 0; k < t->lane->rivals && j; k++)
-        WEIR_TRY(warn_of(j, t, &t->lane->rival[k]));
+    for (int k = 0; k < t->lane->candidates && j; k++)
+        WEIR_TRY(warn_of(j, t, &t->lane->candidate[k]));
     return WEIR_OK;
 }
 
@@ -161,7 +161,7 @@ void weir_report_put_choice(weir_json *e, const weir_choice *c)
     weir_json *buckets = weir_json_array();
 
     for (int i = 0; i < c->lanes; i++)
-        weir_json_add_text(buckets, c->lane[i].rival[pick[i]].spec);
+        weir_json_add_text(buckets, c->lane[i].candidate[pick[i]].spec);
     weir_json_put_text(e, "why", c->why);
     weir_json_put_text(e, "taken", c->policy[c->taken].name);
     weir_json_put_text(e, "before", c->policy[c->before].name);

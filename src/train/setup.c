@@ -1,6 +1,7 @@
 /* setup.c - opening and closing a trainer. */
 #include "coll/flight.h"
 #include "core/hash.h"
+#include "exchange/buckets.h"
 #include "nn/share.h"
 #include "nn/zoo.h"
 #include "train/progress.h"
@@ -217,8 +218,6 @@ static weir_err open_exchange(weir_trainer *t)
     const char *why;
     weir_bucket *bucket;
     weir_net_facts facts;
-    int tensors;
-    const weir_tensor *tensor = weir_model_tensors(t->model, &tensors);
 
     WEIR_TRY(weir_plug_find(weir_exchanges, "exchange", s->exchange, &exchange));
     WEIR_TRY(weir_plug_find(weir_codecs, "codec", s->codec, &codec));
@@ -240,8 +239,9 @@ static weir_err open_exchange(weir_trainer *t)
                          s->exchange);
     bool whole = ((const weir_codec *)codec)->whole || ((const weir_optim *)optim)->whole;
     weir_cut_rules rules = {bucket_bytes(t), whole, ((const weir_codec *)codec)->raw, t->small};
-    WEIR_TRY(
-        weir_buckets_cut(tensor, tensors, &rules, t->param, t->grad, t->arena, &bucket, &t->lanes));
+    weir_flat flat = {.param = t->param, .grad = t->grad};
+    flat.tensor = weir_model_tensors(t->model, &flat.tensors);
+    WEIR_TRY(weir_buckets_cut(&flat, &rules, t->arena, &bucket, &t->lanes));
     /* dry: one without a memory */
     WEIR_TRY(
         weir_lanes_make(bucket, t->lanes, s->codec, t->dry ? "sgd" : s->optim, t->arena, &t->lane));
