@@ -1,6 +1,21 @@
 """What a run leaves: its log, its config, its checkpoints; and what it leaves alone."""
-import json, os, subprocess
-from weirlib import SMALL, WEIR, end, environment, events, fails, port, tensors, train, weir
+import json, os, shutil, signal, socket, subprocess, time
+import pytest
+from weirlib import (
+    SMALL,
+    WEIR,
+    children,
+    end,
+    environment,
+    events,
+    fails,
+    port,
+    start,
+    tensors,
+    train,
+    wait_for,
+    weir,
+)
 
 TINY = ['--model', 'mlp:hidden=16', '--data', SMALL, '--steps', 3, '--threads', 1]
 
@@ -139,3 +154,138 @@ def test_out_on_rank_0_alone(tmp_path):
         _, err = p.communicate(timeout=60)
         assert p.returncode == 0, err
     assert end(out)['steps'] == 4 and (out / 'latest' / 'model.safetensors').exists()
+
+
+# ---- one directory, one run ----
+
+LONG = ['--model', 'mlp:hidden=16', '--data', SMALL, '--steps', 1000000, '--threads', 1, '--quiet']
+
+
+@pytest.fixture
+def running():
+    """starts runs, waits until they log steps, and ends them with the test"""
+    begun = []
+
+    def one(out, *args):
+        begun.append(start('train', *args, '--out', out))
+        wait_for(lambda: (out / 'log.jsonl').exists() and len(events(out, 'step')) > 2)
+        return begun[-1]
+
+    yield one
+    for p in begun:
+        if p.poll() is None:
+            end_now(p)
+
+
+def end_now(p):
+    for pid in [*children(p.pid), p.pid]:
+        os.kill(pid, signal.SIGKILL)
+    p.communicate()
+
+
+@pytest.mark.mended
+@pytest.mark.parametrize('workers', [1, 2])
+def test_a_run_keeps_others_off_its_directory(tmp_path, running, workers):
+    out = tmp_path / 'run'
+    p = running(out, *LONG, '--workers', workers, '--save-every', 5)
+    wait_for(lambda: (out / 'latest').exists())
+    leader = children(p.pid)[0] if workers > 1 else p.pid
+    who = [f'host {socket.gethostname()}', f'pid {leader}', time.strftime('since %Y-%m-%d')]
+    fails(2, 'train', '--resume', out, '--quiet', says=who)
+    assert p.poll() is None
+    p.terminate()
+    p.communicate(timeout=20)
+    steps = [e['step'] for e in events(out, 'step')]
+    assert steps == list(range(1, len(steps) + 1)) and not (out / 'lock').exists()
+
+
+@pytest.mark.mended
+def test_a_run_that_has_not_saved_keeps_others_off(tmp_path, running):
+    out = tmp_path / 'run'
+    p = running(out, *LONG, '--save-every', 0)
+    fails(2, 'train', *TINY, '--out', out, '--quiet', says=[f'pid {p.pid}', 'another directory'])
+    fails(2, 'train', '--resume', out, '--quiet', says=[f'pid {p.pid}', 'wait for it'])
+
+
+def test_of_two_that_begin_at_once_one_runs(tmp_path):
+    """none is there when either looks: whoever makes it has it"""
+    out = tmp_path / 'run'
+    both = [start('train', *TINY, '--quiet', '--out', out) for _ in range(2)]
+    ends = sorted((p.communicate(timeout=60)[1], p.returncode) for p in both)
+    assert sorted(code for _, code in ends) == [0, 2], ends
+    assert any(x in ends[1][0] + ends[0][0] for x in ('in use by', 'holds a run'))
+    assert [e['step'] for e in events(out, 'step')] == [1, 2, 3]
+
+
+@pytest.mark.mended
+def test_a_killed_run_holds_nothing(tmp_path, running):
+    """before its first checkpoint: it can be resumed, and begun anew"""
+    for k, again in enumerate((['--resume'], ['--out'])):
+        out = tmp_path / f'run{k}'
+        end_now(running(out, *LONG, '--save-every', 0))
+        assert (out / 'config').exists() and not (out / 'latest').exists()
+        more = TINY if again == ['--out'] else ['--steps', 3]
+        err = weir('train', *again, out, *more, '--quiet')[1]
+        assert end(out)['steps'] == 3 and (out / 'latest').exists()
+        assert again == ['--out'] or 'no checkpoint yet' in err
+
+
+@pytest.mark.mended
+@pytest.mark.parametrize('what', ['nosuch', 'empty'])
+def test_resuming_what_is_no_run(tmp_path, what):
+    (tmp_path / 'empty').mkdir()
+    says = dict(nosuch='no such directory', empty='no run in it')[what]
+    fails(2, 'train', '--resume', tmp_path / what, '--quiet', says=[says, what])
+    assert os.listdir(tmp_path) == ['empty'] and not os.listdir(tmp_path / 'empty')
+
+
+@pytest.mark.mended
+def test_a_directory_deleted_under_its_run(tmp_path, running):
+    out = tmp_path / 'run'
+    p = running(out, *LONG, '--steps', 100000000, '--save-every', 200)
+    os.rename(out, tmp_path / 'gone')
+    wait_for(lambda: (out / 'latest').exists(), 60)
+    p.terminate()
+    _, err = p.communicate(timeout=20)
+    assert err.count('was deleted under this run') == 1
+    assert [e['event'] for e in events(out)][0] == 'warning' and end(out)['exit'] == 143
+    weir('train', '--resume', out, '--steps', end(out)['steps'] + 2, '--quiet')
+
+
+@pytest.mark.mended
+def test_a_directory_that_cannot_be_made_anew(tmp_path, running):
+    out = tmp_path / 'run'
+    p = running(out, *LONG, '--save-every', 0)
+    shutil.rmtree(out)
+    out.write_text('mine')
+    p.terminate()
+    _, err = p.communicate(timeout=20)
+    assert p.returncode == 14 and err.count('was deleted under this run') == 1, err
+    assert out.read_text() == 'mine'
+
+
+@pytest.mark.mended
+def test_a_directory_that_is_anothers_by_now(tmp_path, running):
+    out = tmp_path / 'run'
+    p = running(out, *LONG, '--save-every', 0)
+    shutil.rmtree(out)
+    q = running(out, *LONG, '--save-every', 0)
+    p.terminate()
+    _, err = p.communicate(timeout=20)
+    assert p.returncode == 14 and f'pid {q.pid}' in err, err
+    q.terminate()
+    q.communicate(timeout=20)
+    steps = [e['step'] for e in events(out, 'step')]
+    assert steps == list(range(1, len(steps) + 1))
+
+
+@pytest.mark.mended
+def test_a_log_cut_in_a_line_goes_on_in_the_next(tmp_path):
+    out = tmp_path / 'run'
+    train(out, *TINY)
+    text = (out / 'log.jsonl').read_text()
+    (out / 'log.jsonl').write_text(text[:-20])
+    train(out, '--resume', out, '--steps', 5)
+    lines = (out / 'log.jsonl').read_text().splitlines()
+    assert lines[: text.count('\n')] == text[:-20].splitlines()
+    assert [json.loads(x)['event'] for x in lines[text.count('\n') :]][0] == 'start'

@@ -65,6 +65,9 @@ weir_err weir_ckpt_save(weir_rt *, const char *out, int keep, const weir_ckpt_in
  * files whole. */
 weir_err weir_ckpt_find(const char *dir, char path[WEIR_CKPT_PATH]);
 
+/* Does the run directory have a checkpoint, whole or not? */
+bool weir_ckpt_any(const char *out);
+
 /* What the checkpoint (not: run directory) says of itself; reads no data. Texts live in the
  * arena. */
 weir_err weir_ckpt_peek(const char *path, weir_arena *, weir_ckpt_info *);

@@ -118,6 +118,15 @@ weir_err weir_ckpt_steps(const char *out, uint64_t **list, size_t *count)
     return WEIR_OK;
 }
 
+bool weir_ckpt_any(const char *out)
+{
+    steps s = {0};
+    bool any = !visit(out, note_step, &s) && s.count;
+
+    free(s.step);
+    return any;
+}
+
 /* ---- removing ---- */
 
 /* 0, also if it was not there; else -1 and errno. */

@@ -13,6 +13,23 @@ struct weir_journal {
     bool line_open; /* the terminal shows a line that is not finished */
 };
 
+/* Appends; what was cut off in the middle of a line ends there. */
+static weir_err open_file(const char *path, FILE **file)
+{
+    FILE *f = fopen(path, "a+");
+    int last = '\n';
+
+    if (!f)
+        return weir_fail(WEIR_DISK, "%s: cannot be written: %s", path, strerror(errno));
+    if (!fseek(f, -1, SEEK_END))
+        last = fgetc(f);
+    fseek(f, 0, SEEK_END);
+    if (last != '\n')
+        fputc('\n', f);
+    *file = f;
+    return WEIR_OK;
+}
+
 weir_err weir_journal_open(const weir_journal_setup *set, weir_journal **journal)
 {
     weir_journal *j = calloc(1, sizeof *j);
@@ -22,13 +39,26 @@ weir_err weir_journal_open(const weir_journal_setup *set, weir_journal **journal
     j->set = *set;
     if (set->path && !(j->path = strdup(set->path)))
         return free(j), weir_fail_nomem(strlen(set->path));
-    if (set->path && !(j->file = fopen(set->path, "a"))) {
+    weir_err err = set->path ? open_file(set->path, &j->file) : WEIR_OK;
+    if (err) {
         free(j->path);
         free(j);
-        return weir_fail(WEIR_DISK, "%s: cannot be written: %s", set->path, strerror(errno));
+        return err;
     }
     j->set.path = j->path;
     *journal = j;
+    return WEIR_OK;
+}
+
+weir_err weir_journal_renew(weir_journal *j)
+{
+    FILE *file;
+
+    if (!j || !j->file)
+        return WEIR_OK;
+    WEIR_TRY(open_file(j->path, &file));
+    fclose(j->file);
+    j->file = file;
     return WEIR_OK;
 }
 

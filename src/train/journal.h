@@ -19,6 +19,8 @@ typedef struct weir_journal_setup {
 } weir_journal_setup;
 
 weir_err weir_journal_open(const weir_journal_setup *, weir_journal **);
+/* The file at its path may be another by now: opens it again. */
+weir_err weir_journal_renew(weir_journal *);
 /* Somebody will see what is written. */
 bool weir_journal_logs(const weir_journal *);
 /* An event with its time; give it to weir_journal_write, which frees it. A write that fails is

@@ -52,7 +52,7 @@ static weir_err save(weir_loop *l, weir_trainer *t)
     if (!l->saves)
         return WEIR_OK;
     WEIR_TRY(log_last(l, t)); /* whoever resumes finds in the log what was saved */
-    return weir_resume_save(t, l->journal);
+    return weir_resume_save(t, l->journal, l->dir);
 }
 
 weir_err weir_loop_run(weir_loop *l, weir_trainer *t)

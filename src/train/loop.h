@@ -2,9 +2,11 @@
 #ifndef WEIR_TRAIN_LOOP_H
 #define WEIR_TRAIN_LOOP_H
 #include "train/report.h"
+#include "train/rundir.h"
 
 typedef struct weir_loop {
     weir_journal *journal; /* the leader's; else NULL */
+    weir_rundir *dir;      /* the same: others have not taken it */
     weir_tally tally;
     bool saves; /* the leader has an --out: all take part in its checkpoints */
 } weir_loop;

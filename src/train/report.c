@@ -71,7 +71,7 @@ weir_err weir_report_start(weir_journal *j, const weir_trainer *t)
     return weir_journal_write(j, e);
 }
 
-static weir_err warn(weir_journal *j, const char *text)
+weir_err weir_report_warning(weir_journal *j, const char *text)
 {
     weir_json *e = weir_journal_event(j, "warning");
 
@@ -89,7 +89,7 @@ static weir_err warn_of(weir_journal *j, const weir_trainer *t, const weir_lane_
     int n = weir_warnings(&plans, text);
 
     for (int i = 0; i < n; i++)
-        WEIR_TRY(warn(j, text[i]));
+        WEIR_TRY(weir_report_warning(j, text[i]));
     return WEIR_OK;
 }
 
@@ -97,7 +97,7 @@ static weir_err warn_of(weir_journal *j, const weir_trainer *t, const weir_lane_
 weir_err weir_report_warnings(weir_journal *j, const weir_trainer *t)
 {
     for (int i = 0; i < t->warned.n && j; i++)
-        WEIR_TRY(warn(j, t->warned.text[i]));
+        WEIR_TRY(weir_report_warning(j, t->warned.text[i]));
     for (int k = 0; k < t->lane->candidates && j; k++)
         WEIR_TRY(warn_of(j, t, &t->lane->candidate[k]));
     return WEIR_OK;

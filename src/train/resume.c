@@ -1,5 +1,6 @@
 /* resume.c - see resume.h. */
 #include "train/resume.h"
+#include "core/file.h"
 #include "core/log.h"
 #include "core/vec.h"
 #include "train/checkpoint.h"
@@ -73,7 +74,21 @@ static weir_err write_checkpoint(weir_trainer *t, weir_journal *journal, weir_ga
                : weir_report_checkpoint(journal, t->step, saved.path, saved.bytes, saved.seconds);
 }
 
-weir_err weir_resume_save(weir_trainer *t, weir_journal *journal)
+/* A directory that is deleted while it is written to is made anew, once. */
+static weir_err write_kept(weir_trainer *t, weir_journal *journal, weir_rundir *dir,
+                           weir_gathered *state)
+{
+    weir_err err;
+
+    WEIR_TRY(weir_rundir_keep(dir, journal));
+    err = write_checkpoint(t, journal, state);
+    if (err != WEIR_DISK || weir_rundir_is_there(dir))
+        return err;
+    WEIR_TRY(weir_rundir_keep(dir, journal));
+    return write_checkpoint(t, journal, state);
+}
+
+weir_err weir_resume_save(weir_trainer *t, weir_journal *journal, weir_rundir *dir)
 {
     weir_gathered *state;
     weir_err err;
@@ -82,7 +97,7 @@ weir_err weir_resume_save(weir_trainer *t, weir_journal *journal)
     WEIR_TRY(weir_trainer_settle(t));
     WEIR_TRY(check_finite(t));
     WEIR_TRY(weir_gather_state(t, &state));
-    err = weir_group_leads(&t->mesh.all) ? write_checkpoint(t, journal, state) : WEIR_OK;
+    err = weir_group_leads(&t->mesh.all) ? write_kept(t, journal, dir, state) : WEIR_OK;
     weir_gathered_free(state);
     return err;
 }
@@ -106,6 +121,15 @@ static weir_err agree_step(weir_trainer *t)
     return WEIR_OK;
 }
 
+/* It was stopped before its first checkpoint. */
+static bool never_saved(const char *dir)
+{
+    char path[WEIR_CKPT_PATH + 8];
+
+    snprintf(path, sizeof path, "%s/config", dir);
+    return weir_path_exists(path) && !weir_ckpt_any(dir);
+}
+
 weir_err weir_resume_load(weir_trainer *t)
 {
     char path[WEIR_CKPT_PATH];
@@ -115,6 +139,11 @@ weir_err weir_resume_load(weir_trainer *t)
 
     if (!t->set->resume)
         return WEIR_OK;
+    if (never_saved(t->set->resume)) {
+        weir_warned_add(&t->warned, "%s has no checkpoint yet: the run begins at its beginning",
+                        t->set->resume);
+        return agree_step(t);
+    }
     WEIR_TRY(weir_ckpt_find(t->set->resume, path));
     WEIR_TRY(weir_ckpt_peek(path, t->arena, &info));
     what.state = weir_dealt_state;

@@ -2,8 +2,7 @@
  * rank reads. The files are checkpoint.h's. */
 #ifndef WEIR_TRAIN_RESUME_H
 #define WEIR_TRAIN_RESUME_H
-#include "train/journal.h"
-#include "train/trainer.h"
+#include "train/rundir.h"
 
 /* Where --resume says so: parameters, state and step from the newest whole checkpoint, the same one
  * on all ranks. */
@@ -12,5 +11,5 @@ weir_err weir_resume_load(weir_trainer *);
 weir_err weir_resume_agree(weir_trainer *, bool *saves);
 /* Settles, and writes a checkpoint of the step that was committed last. Weights that are not finite
  * are refused: what is saved is fit to go on from. */
-weir_err weir_resume_save(weir_trainer *, weir_journal *);
+weir_err weir_resume_save(weir_trainer *, weir_journal *, weir_rundir *);
 #endif

@@ -2,18 +2,18 @@
 #include "train/rundir.h"
 #include "coll/flight.h"
 #include "core/file.h"
+#include "train/checkpoint.h"
+#include "train/report.h"
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
-static bool holds_run(const char *out)
+static bool has_config(const char *out)
 {
     char path[4200];
 
     snprintf(path, sizeof path, "%s/config", out);
-    if (weir_path_exists(path))
-        return true;
-    snprintf(path, sizeof path, "%s/latest", out);
     return weir_path_exists(path);
 }
 
@@ -24,36 +24,142 @@ static bool same_place(const char *a, const char *b)
     return !stat(a, &x) && !stat(b, &y) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-weir_err weir_rundir_check(const weir_settings *set)
+/* ---- whose it is ---- */
+
+static weir_err refuse_run(const weir_settings *set)
 {
-    if (set->out && holds_run(set->out) && !(set->resume && same_place(set->out, set->resume)))
-        return weir_fail(
-            WEIR_USAGE,
-            "--out %s holds a run already: go on with --resume %s, or take another directory",
-            set->out, set->out);
+    if (!weir_ckpt_any(set->out) || (set->resume && same_place(set->out, set->resume)))
+        return WEIR_OK;
+    return weir_fail(
+        WEIR_USAGE,
+        "--out %s holds a run already: go on with --resume %s, or take another directory", set->out,
+        set->out);
+}
+
+static weir_err lock(weir_rundir *d, weir_warned *warned)
+{
+    char path[4200], who[120], holder[WEIR_LOCK_HOLDER];
+    struct stat st;
+    bool sure;
+
+    snprintf(path, sizeof path, "%s/lock", d->set->out);
+    snprintf(who, sizeof who, "a run on host %.64s, pid %d,", d->host, (int)getpid());
+    weir_err err = weir_lock_take(path, who, &d->lock, &sure, holder);
+    if (err == WEIR_USAGE)
+        return weir_fail(err, "%s is in use by %s: wait for it, end it, or take another directory",
+                         d->set->out, holder);
+    WEIR_TRY(err);
+    if (!sure)
+        weir_warned_add(warned,
+                        "%s cannot be locked on its file system: no other run may use it meanwhile",
+                        d->set->out);
+    if (!stat(d->set->out, &st)) {
+        d->device = st.st_dev;
+        d->inode = st.st_ino;
+    }
     return WEIR_OK;
 }
 
-weir_err weir_rundir_write_config(const weir_settings *set)
+weir_err weir_rundir_take(weir_rundir *d, weir_warned *warned)
+{
+    struct stat st;
+
+    if (!d->set->out || stat(d->set->out, &st) || !S_ISDIR(st.st_mode))
+        return WEIR_OK;
+    WEIR_TRY(refuse_run(d->set));
+    return lock(d, warned);
+}
+
+void weir_rundir_leave(weir_rundir *d)
+{
+    weir_lock_release(d->lock);
+    d->lock = NULL;
+}
+
+/* ---- what is in it ---- */
+
+static weir_err write_text(const char *out, const char *name, const char *text)
 {
     char path[4200];
     weir_file *f;
+    weir_err err;
 
-    if (!set->out)
-        return WEIR_OK;
-    WEIR_TRY(weir_dir_make(set->out));
-    snprintf(path, sizeof path, "%s/config", set->out);
+    snprintf(path, sizeof path, "%s/%s", out, name);
+    WEIR_TRY(weir_file_create(path, &f));
+    if ((err = weir_file_write(f, text, strlen(text))))
+        return weir_file_drop(f), err;
+    return weir_file_commit(f);
+}
+
+static weir_err write_config(const weir_settings *set)
+{
     char *text = weir_settings_text(set);
+
     if (!text)
         return weir_fail_nomem(0);
-    weir_err err = weir_file_create(path, &f);
-    if (!err && (err = weir_file_write(f, text, strlen(text))))
-        weir_file_drop(f);
-    else if (!err)
-        err = weir_file_commit(f);
+    weir_err err = write_text(set->out, "config", text);
     free(text);
     return err;
 }
+
+/* Whoever made it since we looked has it. */
+weir_err weir_rundir_fill(weir_rundir *d, weir_warned *warned)
+{
+    if (!d->set->out)
+        return WEIR_OK;
+    WEIR_TRY(weir_dir_make(d->set->out));
+    if (!d->lock) {
+        WEIR_TRY(lock(d, warned));
+        WEIR_TRY(refuse_run(d->set));
+    }
+    return write_config(d->set);
+}
+
+bool weir_rundir_is_there(const weir_rundir *d)
+{
+    struct stat st;
+
+    return !stat(d->set->out, &st) && st.st_dev == d->device && st.st_ino == d->inode;
+}
+
+/* What was in it is gone; what this run knows goes into one of the same name. */
+static weir_err make_anew(weir_rundir *d, weir_journal *journal)
+{
+    weir_warned warned = {0};
+    char text[WEIR_WHY_MAX];
+    weir_err err;
+
+    weir_rundir_leave(d);
+    if ((err = weir_rundir_fill(d, &warned)) || (err = weir_journal_renew(journal))) {
+        snprintf(text, sizeof text, "%s", weir_why_text());
+        return weir_fail(WEIR_DISK,
+                         "%s was deleted under this run, and cannot be made anew: %.800s",
+                         d->set->out, text);
+    }
+    snprintf(text, sizeof text,
+             "%s was deleted under this run: it is made anew, without what was in it", d->set->out);
+    WEIR_TRY(weir_report_warning(journal, text));
+    for (int i = 0; i < warned.n; i++)
+        WEIR_TRY(weir_report_warning(journal, warned.text[i]));
+    return WEIR_OK;
+}
+
+/* A lock alone that somebody has removed is taken anew without a word. */
+weir_err weir_rundir_keep(weir_rundir *d, weir_journal *journal)
+{
+    weir_warned none = {0};
+
+    if (!d->set->out || !d->lock)
+        return WEIR_OK;
+    if (!weir_rundir_is_there(d))
+        return make_anew(d, journal);
+    if (weir_lock_stands(d->lock))
+        return WEIR_OK;
+    weir_rundir_leave(d);
+    return lock(d, &none);
+}
+
+/* ---- the log, and last words ---- */
 
 weir_err weir_rundir_open_journal(const weir_settings *set, const weir_hooks *hooks, double began,
                                   weir_rt *rt, weir_journal **journal)
@@ -80,7 +186,7 @@ void weir_rundir_write_flight(const weir_trainer *t)
     char path[4200];
     FILE *f;
 
-    if (!out || !t->mesh.all.flight || !holds_run(out))
+    if (!out || !t->mesh.all.flight || !has_config(out))
         return;
     snprintf(path, sizeof path, "%s/flight-%d.txt", out, t->mesh.all.me);
     if (!(f = fopen(path, "we")))

@@ -4,6 +4,7 @@
 #include "exchange/exchange.h"
 #include "net/place.h"
 #include "optim/rate.h"
+#include "train/checkpoint.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -195,6 +196,17 @@ weir_err weir_settings_parse(const char *text, weir_arena *arena, weir_settings 
 
 weir_err weir_settings_read(weir_settings *s, const char *path) { return read_file(s, path, NULL); }
 
+static weir_err no_run(const char *dir)
+{
+    return weir_path_exists(dir)
+               ? weir_fail(
+                     WEIR_USAGE,
+                     "--resume %s: there is no run in it: its config, or a checkpoint step-N, "
+                     "was expected",
+                     dir)
+               : weir_fail(WEIR_USAGE, "--resume %s: there is no such directory", dir);
+}
+
 weir_err weir_settings_resume(weir_settings *s)
 {
     char path[4200];
@@ -212,7 +224,7 @@ weir_err weir_settings_resume(weir_settings *s)
         s->out = s->resume;
     snprintf(path, sizeof path, one ? "%s/../config" : "%s/config", s->resume);
     if (!weir_path_exists(path))
-        return WEIR_OK;
+        return one || weir_ckpt_any(s->resume) ? WEIR_OK : no_run(s->resume);
     bool said = weir_settings_given(s, "workers");
     WEIR_TRY(read_file(s, path, not_kept));
     /* as many as before, unless whoever starts the ranks, or the world, says how many: that is no

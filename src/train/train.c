@@ -14,6 +14,7 @@ typedef struct session {
     const weir_place *place;
     const weir_hooks *hooks;
     weir_result *result;
+    weir_rundir dir; /* the leader's */
     weir_loop loop;
     int stopped;
 } session;
@@ -31,15 +32,17 @@ static weir_err run(weir_comm *comm, session *s)
     weir_net *net = weir_comm_net(comm);
 
     *t = (weir_trainer){.set = s->set, .place = s->place, .stop = s->hooks->stop, .comm = comm};
+    s->dir = (weir_rundir){.set = s->set, .host = s->place->host};
+    s->loop.dir = &s->dir;
     s->begun = weir_now(weir_net_rt(net));
     WEIR_TRY(weir_trainer_enter(t));
     if (weir_group_leads(&t->mesh.all))
-        WEIR_TRY(weir_rundir_check(s->set));
+        WEIR_TRY(weir_rundir_take(&s->dir, &t->warned));
     WEIR_TRY(weir_trainer_open(t));
     WEIR_TRY(weir_resume_load(t));
     WEIR_TRY(weir_resume_agree(t, &s->loop.saves));
     if (weir_group_leads(&t->mesh.all)) {
-        WEIR_TRY(weir_rundir_write_config(s->set));
+        WEIR_TRY(weir_rundir_fill(&s->dir, &t->warned));
         WEIR_TRY(weir_rundir_open_journal(s->set, s->hooks, s->begun, t->rt, &s->loop.journal));
     }
     weir_log(WEIR_LOG_INFO, "train",
@@ -114,6 +117,7 @@ static weir_err rank_main(weir_net *net, void *arg)
         closing = weir_report_fault(s->loop.journal, &fault, "leave");
     }
     weir_err shut = weir_journal_close(s->loop.journal);
+    weir_rundir_leave(&s->dir);
     if (s->result == whole->result)
         whole->stopped = s->stopped;
     free(s);
