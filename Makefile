@@ -1,5 +1,5 @@
 # Weir. `make demo` and `make test` do everything themselves; see README.md.
-#   make [FLAVOUR=release|asan|tsan|coverage] [MPI=mpicc|mpich|no|COMPILER] [WERROR=1]
+#   make [FLAVOUR=release|asan|tsan|coverage|clang] [MPI=mpicc|mpich|no|COMPILER] [WERROR=1]
 #                                      build/FLAVOUR/weir and libweir.a
 #   make test | demo | asan | tsan | fuzz | coverage | lint | format | bench | check-long
 #   make install [PREFIX=/usr/local] [DESTDIR=] | compile_commands.json | clean
@@ -40,6 +40,7 @@ WERROR ?= 1
 endif
 
 OPT_release := -O2 -g
+OPT_clang := -O2 -g
 OPT_asan := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined \
 	-fno-sanitize-recover=undefined
 OPT_tsan := -O1 -g -fsanitize=thread
@@ -52,8 +53,9 @@ OPT := $(OPT_$(FLAVOUR))
 CFLAGS ?=
 override CFLAGS += -std=c17 -D_GNU_SOURCE -Wall -Wextra -Wno-missing-field-initializers \
 	$(if $(filter-out 0 no,$(WERROR)),-Werror) -ffile-prefix-map=$(CURDIR)/= \
-	-ffile-prefix-map=$(CURDIR)=. -ffp-contract=off -fno-math-errno -pthread -fopenmp-simd -fPIC \
-	-fvisibility=hidden -Iinclude -Isrc $(if $(ONEDNN),-isystem .deps/onednn/include) $(OPT) -MMD -MP
+	-ffile-prefix-map=$(CURDIR)=. -ffp-contract=off -fno-math-errno -pthread -fopenmp-simd \
+	-fPIC -fvisibility=hidden -MMD -MP -Iinclude -Isrc \
+	$(if $(ONEDNN),-isystem .deps/onednn/include) $(OPT)
 # oneDNN brings GNU's OpenMP: clang must not bring another one
 LIBS := $(DNN_LIBS) $(MPI_LIBS) -lzmq -ljansson -lz -lxxhash -lgomp -lm -pthread
 
@@ -163,18 +165,20 @@ compile_commands.json:
 # The installed library also looks for models under PREFIX, for programs that embed it.
 I := $(B)/installed
 PLACE := $(DESTDIR)$(PREFIX)
+PC_ONEDNN := -L$${libdir}/weir -Wl,-rpath,$${libdir}/weir
 install: all
 	@rm -rf $(I) && mkdir -p $(I)
-	$(CC) $(CPPFLAGS) $(CFLAGS) -DWEIR_SHARE_DIR='"$(PREFIX)/share/weir"' -c src/nn/zoo.c -o $(I)/zoo.o
+	$(CC) $(CPPFLAGS) $(CFLAGS) -DWEIR_SHARE_DIR='"$(PREFIX)/share/weir"' \
+		-c src/nn/zoo.c -o $(I)/zoo.o
 	$(AR) rcs $(I)/libweir.a $(filter-out %/nn/zoo.o,$(LIB_OBJ)) $(I)/zoo.o
 	$(CC) $(CFLAGS) $(LDFLAGS) $(CLI_OBJ) $(I)/libweir.a -o $(I)/weir \
 		$(if $(ONEDNN),-Wl$(comma)-rpath$(comma)'$$ORIGIN/../lib/weir') $(LIBS)
 	sed 's|@VERSION@|$(VERSION)|' man/weir.1 > $(I)/weir.1
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' -e 's|@MPI@|$(MPI_LIBS)|' \
-		-e 's|@ONEDNN@|$(if $(ONEDNN),-L$${libdir}/weir -Wl$(comma)-rpath$(comma)$${libdir}/weir )|' \
+		-e 's|@ONEDNN@|$(if $(ONEDNN),$(PC_ONEDNN) )|' \
 		scripts/weir.pc.in > $(I)/weir.pc
-	install -d '$(PLACE)/bin' '$(PLACE)/lib/pkgconfig' '$(PLACE)/include' \
-		'$(PLACE)/share/weir/models' '$(PLACE)/share/man/man1' $(if $(ONEDNN),'$(PLACE)/lib/weir')
+	install -d '$(PLACE)/bin' '$(PLACE)/lib/pkgconfig' '$(PLACE)/lib/weir' \
+		'$(PLACE)/include' '$(PLACE)/share/weir/models' '$(PLACE)/share/man/man1'
 	$(if $(ONEDNN),cp -P .deps/onednn/lib/libdnnl.so* '$(PLACE)/lib/weir/')
 	install $(I)/weir '$(PLACE)/bin/'
 	install -m 644 $(I)/libweir.a '$(PLACE)/lib/'

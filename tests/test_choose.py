@@ -78,9 +78,9 @@ def test_dense_is_dense_to_the_last_bit(tmp_path):
         )
     a, b = end(tmp_path / 'none'), end(tmp_path / 'auto')
     tried = events(tmp_path / 'auto', 'choice')[0]['measured_ms']
-    assert {k for k, ms in tried.items() if ms} == {
-        'none'
-    }  # nothing else was foreseen to be worth it: computing costs nothing here, and messages their latency
+    # nothing else was foreseen to be worth it: computing costs nothing here, and messages their
+    # latency
+    assert {k for k, ms in tried.items() if ms} == {'none'}
     assert a['params_hash'] == b['params_hash']
     assert b['sent_bytes'] < 1.01 * a['sent_bytes']  # but for what ranks agree upon
 

@@ -127,7 +127,8 @@ def test_bench():
         e['workers'] == 2
         and e['replicas'] == 1
         and set(
-            'samples wall_s train_s loss metric value best ratio ratio_all faults params_hash exit sent_bytes dense_bytes optim coll'.split()
+            'samples wall_s train_s loss metric value best ratio ratio_all faults params_hash '
+            'exit sent_bytes dense_bytes optim coll'.split()
         )
         <= set(e)
     )

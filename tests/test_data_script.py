@@ -1,6 +1,7 @@
 """scripts/data without a network: a false npm hands it packages that are good, damaged or not
 there."""
-import hashlib, importlib.machinery, importlib.util, io, json, os, stat, struct, subprocess, sys, tarfile, zlib
+import hashlib, importlib.machinery, importlib.util, io, json, os, stat, struct, subprocess, sys
+import tarfile, zlib
 import pytest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))

@@ -57,8 +57,8 @@ def test_every_exchange_is_tried():
 @pytest.mark.parametrize('exchange', sum(SYNCHRONOUS.values(), []))
 @pytest.mark.parametrize('optim', ['sgd', 'sgd:momentum=0.9,nesterov=yes,decay=1e-4'])
 def test_every_exchange(tmp_path, alone, exchange, optim):
-    """Those whose steps depend on quotients of sums (adam) are in test_exact.py: there a rounding of
-    a sum near zero is as large as a step."""
+    """Those whose steps depend on quotients of sums (adam) are in test_exact.py: there a rounding
+    of a sum near zero is as large as a step."""
     out = tmp_path / 'run'
     options = ['--exchange', exchange, '--optim', optim, '--workers', 4]
     train(out, '--model', SMOOTH, '--batch', 64, *COMMON, *options)

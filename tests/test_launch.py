@@ -1,5 +1,5 @@
-"""The launcher: it and its ranks end together, whoever is killed and whatever surrounds them, with the
-right code, and leave nothing behind."""
+"""The launcher: it and its ranks end together, whoever is killed and whatever surrounds them, with
+the right code, and leave nothing behind."""
 import os, random, re, signal, subprocess, time
 import pytest
 from weirlib import (

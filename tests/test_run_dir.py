@@ -24,11 +24,14 @@ def test_log_has_the_contract_keys(tmp_path):
     out = tmp_path / 'r'
     train(out, *TINY, '--workers', 2)
     keys = dict(
-        start='version model params data workers threads batch exchange codec coll net seed rank_source isa',
-        step='step epoch samples loss lr grad_norm samples_per_s sent_bytes received_bytes dense_bytes wait_ms compute_ms codec_ms residual_norm',
+        start='version model params data workers threads batch exchange codec coll net seed '
+        'rank_source isa',
+        step='step epoch samples loss lr grad_norm samples_per_s sent_bytes received_bytes '
+        'dense_bytes wait_ms compute_ms codec_ms residual_norm',
         eval='step epoch loss metric value',
         checkpoint='step path bytes seconds',
-        end='steps samples wall_s train_s samples_per_s loss metric value best workers sent_bytes dense_bytes ratio ratio_all faults params_hash replicas peak_rss_mib exit',
+        end='steps samples wall_s train_s samples_per_s loss metric value best workers sent_bytes '
+        'dense_bytes ratio ratio_all faults params_hash replicas peak_rss_mib exit',
     )
     for kind, names in keys.items():
         found = events(out, kind)

@@ -30,7 +30,8 @@ def check(program, name, batches):
         worst = here if worst is None else torch.maximum(worst, here)
     bad = worst[:, 1] > torch.clamp(3 * worst[:, 0], min=1e-5)
     print(
-        f'{name}: {len(worst)} tensors; loss {loss_apart:.1e}; gradients: PyTorch {worst[:, 0].max():.1e}, Weir {worst[:, 1].max():.1e}; '
+        f'{name}: {len(worst)} tensors; loss {loss_apart:.1e}; gradients: '
+        f'PyTorch {worst[:, 0].max():.1e}, Weir {worst[:, 1].max():.1e}; '
         f'median {worst[:, 0].median():.1e}, {worst[:, 1].median():.1e}; {int(bad.sum())} too far',
         flush=True,
     )

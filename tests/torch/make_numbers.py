@@ -54,7 +54,8 @@ def one_model(name, put):
     loss, exact = gradients(name, torch.float64, step)
     _, single = gradients(name, torch.float32, step)
     print(
-        f'{name}: batch {step}, {margin(name, step):.1e} from a tie; gradients in single {max(map(apart, single, exact)):.1e} away'
+        f'{name}: batch {step}, {margin(name, step):.1e} from a tie; '
+        f'gradients in single {max(map(apart, single, exact)):.1e} away'
     )
     put(f'{name}/first', torch.tensor([step, loss]))
     put(
