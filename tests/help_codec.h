@@ -22,7 +22,7 @@ typedef struct coder_rig {
     float *held, *hold, *grad, *value, *before;
     unsigned char *msg, *first;
     size_t len, first_len; /* of the last round, and of the first */
-    weir_err coded; /* of encoding, whatever decoding says */
+    weir_err coded;        /* of encoding, whatever decoding says */
     weir_turn turn;
 } coder_rig;
 

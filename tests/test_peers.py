@@ -114,7 +114,7 @@ def clothes(tmp_path_factory):
 
 
 def accuracies(tmp_path, clothes, options):
-    """one for each seed; in a simulated world, where workers are late by chance and a run repeats"""
+    """one for each seed; in a simulated world, where workers are late by chance, and runs repeat"""
     world = 'sim:nodes=4,cost=5ms,draw=lognormal,cv=0.5'
     common = f'--model mlp:hidden=32 --data idx:{clothes} --batch 32 --epochs 1 --threads 1'
     found = []

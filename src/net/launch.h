@@ -17,7 +17,8 @@
 #include "net/net.h"
 
 /* Runs `argv` (argv[0] is ignored: it is this program) as `workers` ranks; *code is what to exit
- * with. `word` is printed when a first signal was passed on to ranks that have met; NULL: nothing. */
+ * with. `word` is printed when a first signal was passed on to ranks that have met; NULL: nothing.
+ */
 weir_err weir_launch(int workers, int leader, char **argv, const char *word, int *code);
 
 /* The rank's side: the inherited page and pipe; all zero or -1 when there was no such launcher. */
