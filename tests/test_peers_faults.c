@@ -119,49 +119,6 @@ static void damaged_letters(void **state)
     }
 }
 
-/* A gradient that is not finite is named by who has it; nobody waits for ever. */
-static weir_err nan_rank(weir_net *net, void *arg)
-{
-    plan *p = arg;
-    rank *r = calloc(1, sizeof *r);
-    weir_turn turn = {.rate = 0.1};
-    weir_err err;
-    char why[WEIR_WHY_MAX];
-
-    if (!r || !(r->arena = weir_arena_new()))
-        return weir_fail_nomem(0);
-    err = peer_open(r, net, p);
-    make_gradient(r, p, 0, 0.1);
-    if (r->g.me == 1)
-        r->grad[ROWS * COLS + 700] = NAN;
-    for (int i = 0; i < r->lanes && !err; i++)
-        err = p->exchange->bucket(r->self, &r->lane[i], turn);
-    if (!err)
-        err = p->exchange->finish(r->self, &(weir_commit){.turn = turn, .rate = 0.1, .keep = true});
-    snprintf(why, sizeof why, "%s", weir_why_text());
-    p->exchange->close(r->self);
-    weir_arena_free(r->arena);
-    free(r);
-    return err ? weir_fail(err, "%s", why) : WEIR_OK;
-}
-
-static void not_finite(void **state)
-{
-    const char *codecs[] = {"none", "strom:warmup=0,ramp=0", "onebit:warmup=0"};
-
-    (void)state;
-    for (int i = 0; i < 3; i++) {
-        plan *p = new_plan("peers", 4, codecs[i]);
-        ranks r = {.net = "sim", .size = 3, .fn = nan_rank, .arg = p};
-        ranks_run(&r);
-        assert_int_equal(r.err[1], WEIR_NAN);
-        assert_says(r.why[1], "gradient of v");
-        assert_int_equal(r.err[0], WEIR_LOST);
-        assert_int_equal(r.err[2], WEIR_LOST);
-        free(p);
-    }
-}
-
 static void refusals(void **state)
 {
     weir_net_facts facts = {0};
@@ -253,15 +210,10 @@ static void dry_and_alone(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_lost_peer_is_named),
-        cmocka_unit_test(a_replica_that_differs_is_named),
-        cmocka_unit_test(damaged_letters),
-        cmocka_unit_test(not_finite),
-        cmocka_unit_test(refusals),
-        cmocka_unit_test(correct_no),
-        cmocka_unit_test(held_in_units),
-        cmocka_unit_test(tau_is_of_gradients),
-        cmocka_unit_test(dry_and_alone),
+        cmocka_unit_test(a_lost_peer_is_named), cmocka_unit_test(a_replica_that_differs_is_named),
+        cmocka_unit_test(damaged_letters),      cmocka_unit_test(refusals),
+        cmocka_unit_test(correct_no),           cmocka_unit_test(held_in_units),
+        cmocka_unit_test(tau_is_of_gradients),  cmocka_unit_test(dry_and_alone),
     };
 
     if (argc > 1)
