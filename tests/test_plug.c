@@ -68,6 +68,32 @@ static void specs_fill_options(void **state)
     weir_arena_free(a);
 }
 
+/* Bare values, values in brackets and the rest of a spec hide no key and show none. */
+static void a_spec_tells_what_it_says(void **state)
+{
+    static const struct {
+        const char *spec, *key;
+        bool given;
+    } said[] = {
+        {"thing", "count", false},
+        {"thing:count=3", "count", true},
+        {"thing:/data,count=3", "count", true},
+        {"thing:/data,count=3", "dir", true},
+        {"thing:count=3,fast=yes", "dir", false},
+        {"thing:rate=1,rate=2,mode=one", "mode", true},
+        {"thing:[a:count=1,fast=no],mode=one", "count", false},
+        {"thing:[a:count=1,fast=no],mode=one", "fast", false},
+        {"thing:[a:count=1,fast=no],mode=one", "mode", true},
+        {"thing:dir=a:b=c,rest=x,count=9", "count", false},
+        {"thing:dir=a:b=c,rest=x,count=9", "rest", true},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof said / sizeof *said; i++)
+        if (weir_plug_given(&whole, said[i].spec, said[i].key) != said[i].given)
+            fail_msg("%s: %s is %sgiven", said[i].spec, said[i].key, said[i].given ? "" : "not ");
+}
+
 static void bad_specs_name_what_is_known(void **state)
 {
     static const char *const bad[][2] = {
@@ -213,6 +239,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(specs_fill_options),
+        cmocka_unit_test(a_spec_tells_what_it_says),
         cmocka_unit_test(bad_specs_name_what_is_known),
         cmocka_unit_test(values_are_shown_as_written),
         cmocka_unit_test(times_and_rates_have_units),

@@ -92,12 +92,42 @@ void weir_json_add_text(weir_json *array, const char *value)
         mark(array);
 }
 
-char *weir_json_text(const weir_json *j)
+void weir_json_add_real(weir_json *array, double value)
 {
-    /* nine digits give every float back */
-    return broken(j) ? NULL
-                     : json_dumps(j, JSON_COMPACT | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(9));
+    if (json_array_append_new(array, isfinite(value) ? json_real(value) : json_null()))
+        mark(array);
 }
+
+void weir_json_add(weir_json *array, weir_json *value)
+{
+    if (!broken(value)) {
+        if (json_array_append_new(array, value))
+            mark(array);
+        return;
+    }
+    weir_json_free(value);
+    mark(array);
+}
+
+bool weir_json_add_bytes(weir_json *array, const char *bytes, size_t n)
+{
+    json_t *text = memchr(bytes, 0, n) ? NULL : json_stringn(bytes, n);
+
+    if (text && json_array_append_new(array, text))
+        mark(array);
+    return text;
+}
+
+static char *write_text(const weir_json *j, int digits)
+{
+    size_t flags = JSON_COMPACT | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(digits);
+
+    return broken(j) ? NULL : json_dumps(j, flags);
+}
+
+/* nine digits give every float back, seventeen every double */
+char *weir_json_text(const weir_json *j) { return write_text(j, 9); }
+char *weir_json_text_exact(const weir_json *j) { return write_text(j, 17); }
 
 /* ---- reading ---- */
 
@@ -160,14 +190,17 @@ bool weir_json_get_int(const weir_json *j, const char *key, int64_t *value)
     return take_int(json_object_get(j, key), value);
 }
 
-bool weir_json_get_real(const weir_json *j, const char *key, double *value)
+static bool take_real(const json_t *found, double *value)
 {
-    const json_t *found = json_object_get(j, key);
-
     if (!json_is_number(found))
         return false;
     *value = json_number_value(found);
     return true;
+}
+
+bool weir_json_get_real(const weir_json *j, const char *key, double *value)
+{
+    return take_real(json_object_get(j, key), value);
 }
 
 size_t weir_json_length(const weir_json *array) { return json_array_size(array); }
@@ -175,6 +208,24 @@ size_t weir_json_length(const weir_json *array) { return json_array_size(array);
 bool weir_json_int_at(const weir_json *array, size_t i, int64_t *value)
 {
     return take_int(json_array_get(array, i), value);
+}
+
+bool weir_json_real_at(const weir_json *array, size_t i, double *value)
+{
+    return take_real(json_array_get(array, i), value);
+}
+
+const weir_json *weir_json_at(const weir_json *array, size_t i) { return json_array_get(array, i); }
+
+bool weir_json_bytes_at(const weir_json *array, size_t i, const char **bytes, size_t *n)
+{
+    const json_t *found = json_array_get(array, i);
+
+    if (!json_is_string(found))
+        return false;
+    *bytes = json_string_value(found);
+    *n = json_string_length(found);
+    return true;
 }
 
 weir_err weir_json_each(const weir_json *j,

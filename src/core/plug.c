@@ -242,17 +242,18 @@ static const weir_opt *bare_option(const weir_opt *options)
     return NULL;
 }
 
-/* Where the value that begins here ends: at a comma (outside of brackets, if it begins with one),
- * or at the end. */
-static char *value_end(char *value)
+/* How long the value that begins here is: to a comma (outside of brackets, if it begins with one),
+ * or to the end. */
+static size_t value_length(const char *value)
 {
+    const char *at = value;
     int depth = 0;
 
     if (*value != '[')
-        return value + strcspn(value, ",");
-    for (; *value && (*value != ',' || depth > 0); value++)
-        depth += (*value == '[') - (*value == ']');
-    return value;
+        return strcspn(value, ",");
+    for (; *at && (*at != ',' || depth > 0); at++)
+        depth += (*at == '[') - (*at == ']');
+    return (size_t)(at - value);
 }
 
 /* Takes off the brackets that a value stands in. */
@@ -282,7 +283,7 @@ static weir_err set_item(const weir_plug *p, const char *owner, char *text, char
         text[strcspn(text, ",")] = 0;
         return weir_fail(WEIR_USAGE, "%s: '%.*s' is not key=value", owner, SHOWN, text);
     }
-    end = o->rest ? value + strlen(value) : value_end(value);
+    end = value + (o->rest ? strlen(value) : value_length(value));
     *next = *end ? end + 1 : NULL;
     *end = 0;
     return set_value(o, owner, o->rest ? value : unwrap(value), a, self);
@@ -307,6 +308,21 @@ weir_err weir_plug_make(const weir_plug *p, const char *axis, const char *spec, 
     }
     *self = made;
     return WEIR_OK;
+}
+
+bool weir_plug_given(const weir_plug *p, const char *spec, const char *key)
+{
+    for (const char *at = strchr(spec, ':'); at && *at; at += value_length(at)) {
+        size_t n = strcspn(++at, "=,");
+        bool keyed = at[n] == '=' && *at != '[';
+        const weir_opt *o = keyed ? find_option(p->options, at, n) : bare_option(p->options);
+        if (!o || !strcmp(o->name, key))
+            return o;
+        if (o->rest)
+            return false;
+        at += keyed ? n + 1 : 0;
+    }
+    return false;
 }
 
 /* ---- showing and checking ---- */

@@ -55,6 +55,8 @@ weir_err weir_plug_find(weir_plugs, const char *axis, const char *spec, const we
  * known ones. */
 weir_err weir_plug_make(const weir_plug *, const char *axis, const char *spec, weir_arena *,
                         void **self);
+/* Whether a spec that weir_plug_make has taken says this option itself. */
+bool weir_plug_given(const weir_plug *, const char *spec, const char *key);
 /* Fills the options of `at` with their defaults; then one of them by name (what config files and
  * flags use). */
 weir_err weir_opt_defaults(const weir_opt *, const char *owner, weir_arena *, void *at);
