@@ -90,7 +90,8 @@ static inline weir_err save_with(const char *out, uint64_t step, int keep, int w
                            .workers = workers,
                            .model = "mlp:hidden=4",
                            .data = "idx:/data",
-                           .settings = "lr = 0.1\nbatch = 64\n"};
+                           .settings = "lr = 0.1\nbatch = 64\n",
+                           .lessons = step % 2 ? NULL : "{\"vocabulary\":[\"\\\"\"]}"};
     weir_ckpt_body body;
     run r;
 

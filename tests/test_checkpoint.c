@@ -39,11 +39,15 @@ static void round_trip(void **state)
     assert_string_equal(info.model, "mlp:hidden=4");
     assert_string_equal(info.data, "idx:/data");
     assert_string_equal(info.settings, "lr = 0.1\nbatch = 64\n");
+    assert_string_equal(info.lessons, "{\"vocabulary\":[\"\\\"\"]}");
     const char *ways[] = {out, saved.path, in_out("latest"), in_out("step-120/")};
     for (int i = 0; i < 4; i++) {
         assert_int_equal(weir_ckpt_find(ways[i], path), WEIR_OK);
         assert_true(holds(path, 120));
     }
+    assert_int_equal(save_with(out, 121, 3, 2, &saved), WEIR_OK);
+    assert_int_equal(weir_ckpt_peek(saved.path, a, &info), WEIR_OK);
+    assert_null(info.lessons); /* as in those of an older weir */
     weir_arena_free(a);
 }
 

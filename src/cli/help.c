@@ -20,7 +20,8 @@ const cli_command cli_commands[] = {
     {"eval", "weir eval DIR --data SPEC",
      "evaluates the newest whole checkpoint of a run directory, or the one named", cli_eval,
      "DIR is a run directory or a step-N inside it. Without --data and --model the run's own are "
-     "used.",
+     "used.\nOther data are standardised and numbered as the run's training part was; they need "
+     "no training part of their own.",
      " data model threads batch "},
     {"bench",
      "weir bench compute|train|allreduce|codec [--model M] [--batch N] [--steps N] [--threads T] "

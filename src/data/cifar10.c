@@ -7,6 +7,7 @@
 #include "data/files.h"
 #include "data/records.h"
 #include "data/standard.h"
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,6 +19,7 @@ typedef struct cifar10 {
     bool augment;
     record *at[WEIR_PARTS]; /* where each sample lies */
     uint64_t count[WEIR_PARTS];
+    weir_scale *scale; /* one for each channel */
     weir_standard channel[WEIR_RECORD_PLANES];
     char **bytes; /* of the files, ours to free */
     int files;
@@ -36,13 +38,14 @@ static bool is_test(const char *name, const char *word)
     return !strncmp(name, word, n) && (!name[n] || !strcmp(name + n, ".gz"));
 }
 
-static weir_err find(const char *dir, weir_arena *a, weir_files *train, weir_files *test)
+static weir_err find(const char *dir, int part, weir_arena *a, weir_files *found)
 {
-    WEIR_TRY(weir_files_find(dir, is_train, "data_batch_", a, train));
-    WEIR_TRY(weir_files_find(dir, is_test, "test_batch.bin", a, test));
-    if (!train->n || !test->n)
+    static const char *const word[WEIR_PARTS] = {"data_batch_", "test_batch.bin"};
+
+    WEIR_TRY(weir_files_find(dir, part == WEIR_TRAIN ? is_train : is_test, word[part], a, found));
+    if (!found->n)
         return weir_fail(WEIR_INVALID, "%s: there is no %s, plain or .gz", dir,
-                         train->n ? "test_batch.bin" : "data_batch_*.bin");
+                         part == WEIR_TRAIN ? "data_batch_*.bin" : "test_batch.bin");
     return WEIR_OK;
 }
 
@@ -68,15 +71,36 @@ static weir_err load(cifar10 *s, const weir_files *f, weir_arena *a, int part)
     return WEIR_OK;
 }
 
-static void fit(cifar10 *s)
+/* What the training part teaches. */
+static weir_err learn(cifar10 *s, weir_arena *a)
 {
+    if (!(s->scale = WEIR_NEW(a, weir_scale, WEIR_RECORD_PLANES)))
+        return weir_fail_nomem(WEIR_RECORD_PLANES * sizeof *s->scale);
     for (int c = 0; c < WEIR_RECORD_PLANES; c++) {
         uint64_t count[256] = {0};
         for (uint64_t i = 0; i < s->count[WEIR_TRAIN]; i++)
             for (int k = 0; k < WEIR_RECORD_PLANE; k++)
                 count[s->at[WEIR_TRAIN][i][1 + c * WEIR_RECORD_PLANE + k]]++;
-        weir_standard_fit_counts(&s->channel[c], count);
+        s->scale[c] = weir_scale_fit_counts(count);
     }
+    return WEIR_OK;
+}
+
+/* The files of all parts from `first` on. */
+static weir_err load_parts(cifar10 *s, int first, weir_arena *a)
+{
+    weir_files found[WEIR_PARTS];
+    int files = 0;
+
+    for (int part = first; part < WEIR_PARTS; part++) {
+        WEIR_TRY(find(s->dir, part, a, &found[part]));
+        files += found[part].n;
+    }
+    if (!(s->bytes = WEIR_NEW(a, char *, files)))
+        return weir_fail_nomem((size_t)files * sizeof *s->bytes);
+    for (int part = first; part < WEIR_PARTS; part++)
+        WEIR_TRY(load(s, &found[part], a, part));
+    return WEIR_OK;
 }
 
 /* The limits shorten the parts but change no sample: mean and deviation are those of the whole
@@ -89,24 +113,35 @@ static weir_err open_cifar10(void *self, const weir_data_need *need, weir_arena 
                             .classes = WEIR_RECORD_CLASSES,
                             .dims = 3,
                             .dim = {1, 1, 1, 1}};
-    weir_files found[WEIR_PARTS];
 
-    (void)need;
     if (!s->dir || !s->dir[0])
         return weir_fail(WEIR_USAGE, "data cifar10: a directory was expected, as in cifar10:DIR");
-    WEIR_TRY(find(s->dir, a, &found[WEIR_TRAIN], &found[WEIR_TEST]));
-    if (!(s->bytes = WEIR_NEW(a, char *, found[WEIR_TRAIN].n + found[WEIR_TEST].n)))
-        return weir_fail_nomem((size_t)(found[WEIR_TRAIN].n + found[WEIR_TEST].n) *
-                               sizeof *s->bytes);
+    WEIR_TRY(load_parts(s, need->test_only ? WEIR_TEST : WEIR_TRAIN, a));
     for (int part = 0; part < WEIR_PARTS; part++) {
         uint64_t limit = (uint64_t)s->limit[part];
-        WEIR_TRY(load(s, &found[part], a, part));
         made.count[part] = limit && limit < s->count[part] ? limit : s->count[part];
     }
-    fit(s);
+    if (!need->lessons)
+        WEIR_TRY(learn(s, a));
+    for (int c = 0; c < WEIR_RECORD_PLANES; c++)
+        weir_standard_set(&s->channel[c], s->scale[c]);
     memcpy(made.dim, shape, sizeof shape);
     *facts = made;
     return WEIR_OK;
+}
+
+static weir_err lessons(void *self, weir_lesson *l)
+{
+    cifar10 *s = self;
+    uint64_t n = WEIR_RECORD_PLANES;
+
+    WEIR_TRY(weir_lesson_scales(l, &s->scale, &n));
+    for (uint64_t c = 0; c < n; c++) /* bytes, taken as 0 to 1 */
+        if (fabs(s->scale[c].mean) > 1 || s->scale[c].deviation < 1e-6)
+            return weir_lesson_damaged("mean and deviation %llu are no picture's",
+                                       (unsigned long long)c);
+    return n == WEIR_RECORD_PLANES ? WEIR_OK
+                                   : weir_lesson_damaged("there is not one mean a channel");
 }
 
 static weir_err get(const void *self, const weir_pick *pick, weir_batch *batch)
@@ -159,6 +194,7 @@ static const weir_opt options[] = {
 const weir_data weir_data_cifar10 = {
     .plug = {"cifar10", "pictures in CIFAR-10's binary batches", sizeof(cifar10), options},
     .open = open_cifar10,
+    .lessons = lessons,
     .get = get,
     .hash = hash,
     .close = close_cifar10,

@@ -110,6 +110,18 @@ static weir_err unknown(const char *spec)
                      spec, known);
 }
 
+/* Lessons first, where there are any; what went wrong is closed. */
+static weir_err open_files(weir_data_use *use, const weir_data_need *need, weir_arena *a)
+{
+    weir_err err = need->lessons ? weir_data_learn(use, need->lessons, a) : WEIR_OK;
+
+    if (!err)
+        err = use->data->open(use->self, need, a, &use->facts);
+    if (err)
+        weir_data_close(use);
+    return err;
+}
+
 weir_err weir_data_open(const char *spec, const weir_data_need *need, weir_arena *a,
                         weir_data_use *use)
 {
@@ -118,7 +130,6 @@ weir_err weir_data_open(const char *spec, const weir_data_need *need, weir_arena
     const weir_plug *plug;
     weir_data_use made = {0};
     char dir[PATH_MAX];
-    weir_err err;
 
     if (set) {
         named_place(set, dir, sizeof dir);
@@ -127,11 +138,12 @@ weir_err weir_data_open(const char *spec, const weir_data_need *need, weir_arena
     if (weir_plug_find(weir_datas, "data", spec, &plug))
         return unknown(spec);
     made.data = (const weir_data *)plug;
+    if (!(made.spec = weir_copy_text(a, spec)))
+        return weir_fail_nomem(strlen(spec));
     WEIR_TRY(weir_plug_make(plug, "data", spec, a, &made.self));
     if (set)
         WEIR_TRY(check_place(set, dir, plug, made.self));
-    if ((err = made.data->open(made.self, need ? need : &nothing, a, &made.facts)))
-        return weir_data_close(&made), err;
+    WEIR_TRY(open_files(&made, need ? need : &nothing, a));
     if (made.facts.target != WEIR_VALUES)
         made.facts.value_scale = 1;
     *use = made;
@@ -145,9 +157,12 @@ void weir_data_close(weir_data_use *use)
     *use = (weir_data_use){0};
 }
 
-uint64_t weir_data_hash(const weir_data_use *use, weir_part part)
+uint64_t weir_data_hash(weir_data_use *use, weir_part part)
 {
-    return use->data->hash ? use->data->hash(use->self, part) : 0;
+    if (!use->hashed[part] && use->data->hash)
+        use->hash[part] = use->data->hash(use->self, part);
+    use->hashed[part] = true;
+    return use->hash[part];
 }
 
 /* ---- batches ---- */

@@ -6,6 +6,7 @@
 #define WEIR_DATA_DATA_H
 #include "core/plug.h"
 #include "core/rng.h"
+#include "data/lesson.h"
 
 typedef enum { WEIR_TRAIN, WEIR_TEST, WEIR_PARTS } weir_part;
 /* metric: accuracy, perplexity, rmse */
@@ -27,14 +28,22 @@ typedef struct weir_data_facts {
      * windows = count / streams, and goes on where window w - 1 ended. 0: samples stand alone and
      * may be met in any order. */
     int64_t streams[WEIR_PARTS];
-    /* of text: units that the vocabulary does not have, and that are <unk> */
+    /* of text: units that the vocabulary does not have. They are <unk>; where a run's vocabulary
+     * lacks that too they are left out */
     uint64_t unknown[WEIR_PARTS];
+    bool left_out;
 } weir_data_facts;
 
 /* What data need to know of the run. */
 typedef struct weir_data_need {
     /* samples a step, over all workers: text is cut into so many streams. 0: unknown, one stream */
     int64_t batch;
+    /* What a run's training part taught, as weir_data_lessons gave it: taken instead of what
+     * today's files teach. NULL: they teach. */
+    const char *lessons;
+    /* With lessons: the training part is not needed. Its files are not read, its count may be 0,
+     * and a lone file that the run was not trained on is the test part, all of it. */
+    bool test_only;
 } weir_data_need;
 
 /* Some samples, in memory of the caller's: x or token, and label or value, as the facts say; sized
@@ -59,6 +68,9 @@ typedef struct weir_pick {
 typedef struct weir_data {
     weir_plug plug;
     weir_err (*open)(void *self, const weir_data_need *, weir_arena *, weir_data_facts *);
+    /* Lists what the training part taught: written after open, read before it (need->lessons says
+     * whether). NULL: nothing. */
+    weir_err (*lessons)(void *self, weir_lesson *);
     /* Fills batch->n = pick->n samples, in 0..batch->room; indices are below the part's count.
      * Changes no state: the loader's thread and one that evaluates may call it at the same time. */
     weir_err (*get)(const void *self, const weir_pick *, weir_batch *);
@@ -73,14 +85,27 @@ typedef struct weir_data {
 typedef struct weir_data_use {
     const weir_data *data;
     void *self;
+    const char *spec; /* with a set's name spelt out */
     weir_data_facts facts;
+    /* of lessons that were taken: the parts of those that the run was trained on */
+    struct weir_data_trained {
+        uint64_t count, hash;
+    } trained[WEIR_PARTS];
+    /* what weir_data_hash found */
+    uint64_t hash[WEIR_PARTS];
+    bool hashed[WEIR_PARTS];
 } weir_data_use;
 /* `fashion-mnist` and other bare names of known sets stand for the spec of where they lie on this
  * machine. A need of NULL: nothing is known. */
 weir_err weir_data_open(const char *spec, const weir_data_need *, weir_arena *, weir_data_use *);
 void weir_data_close(weir_data_use *);
-/* Of all that a part holds: equal on ranks that hold the same. */
-uint64_t weir_data_hash(const weir_data_use *, weir_part);
+/* Of all that a part holds: equal on ranks that hold the same. Taken once. */
+uint64_t weir_data_hash(weir_data_use *, weir_part);
+/* What the training part taught, or the lessons said, as one text in the arena. */
+weir_err weir_data_lessons(weir_data_use *, weir_arena *, const char **text);
+/* Reads such a text, which may be anything, into the state of a kind that was made but not opened;
+ * `use` has data, self and spec. WEIR_DAMAGED; WEIR_MISFIT: lessons of another kind. */
+weir_err weir_data_learn(weir_data_use *use, const char *text, weir_arena *);
 /* The sets that are known by name, for `weir list`. */
 void weir_data_print_sets(FILE *);
 /* Memory for `room` samples of these facts. */

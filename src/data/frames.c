@@ -9,13 +9,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { FILES = 3 };
+enum { FILES = 3, MOST_CLASSES = 1000001 };
 
 typedef struct frames {
     const char *dir;
-    int64_t window, classes, limit[WEIR_PARTS];
+    int64_t window, limit[WEIR_PARTS];
+    int64_t classes; /* 0: as the training labels show, which then say it here */
     weir_array frame[WEIR_PARTS], label[WEIR_PARTS], utt[WEIR_PARTS];
-    weir_standard *feature;          /* one each */
+    int64_t type;      /* of the training part's values */
+    weir_scale *scale; /* one for each feature */
+    uint64_t features;
+    weir_standard *feature;
     char *bytes[FILES * WEIR_PARTS]; /* of the files, ours to free */
     int files;
 } frames;
@@ -33,33 +37,50 @@ static weir_err load(frames *s, const char *word, weir_arena *a, weir_array *arr
     return weir_array_parse(path, bytes, n, array);
 }
 
-static weir_err load_part(frames *s, int part, const char *const name[FILES], weir_arena *a,
-                          int64_t *classes)
+static weir_err load_part(frames *s, int part, const char *const name[FILES], weir_arena *a)
 {
     WEIR_TRY(load(s, name[0], a, &s->frame[part]));
     WEIR_TRY(load(s, name[1], a, &s->label[part]));
     WEIR_TRY(load(s, name[2], a, &s->utt[part]));
     WEIR_TRY(weir_utterances_check(&s->frame[part], &s->utt[part]));
-    return weir_array_labels(&s->frame[part], &s->label[part], classes);
+    return weir_array_labels(&s->frame[part], &s->label[part], &s->classes);
 }
 
-static weir_err fit(frames *s, weir_arena *a)
+/* What the training part teaches. */
+static weir_err learn(frames *s, weir_arena *a)
 {
-    const weir_array *train = &s->frame[WEIR_TRAIN], *test = &s->frame[WEIR_TEST];
+    const weir_array *train = &s->frame[WEIR_TRAIN];
 
-    if (train->width != test->width || train->type != test->type)
+    s->type = train->type;
+    s->features = train->width;
+    if (!(s->scale = WEIR_NEW(a, weir_scale, s->features)))
+        return weir_fail_nomem(s->features * sizeof *s->scale);
+    for (uint64_t f = 0; f < s->features; f++)
+        s->scale[f] = weir_scale_fit(train, f, s->features);
+    return WEIR_OK;
+}
+
+static weir_err check_part(const frames *s, const weir_array *in)
+{
+    if (in->width != s->features || (int64_t)in->type != s->type)
         return weir_fail(WEIR_INVALID,
                          "%s: frames of %llu values of type %02x were found; %llu of type %02x "
-                         "were expected, as in %s",
-                         test->name, (unsigned long long)test->width, test->type,
-                         (unsigned long long)train->width, train->type, train->name);
-    if (!(s->feature = WEIR_NEW(a, weir_standard, train->width)))
-        return weir_fail_nomem(train->width * sizeof *s->feature);
-    for (uint64_t f = 0; f < train->width; f++) {
-        weir_standard_fit(&s->feature[f], train, f, train->width);
-        WEIR_TRY(weir_standard_check(&s->feature[f], train, f, train->width));
-        WEIR_TRY(weir_standard_check(&s->feature[f], test, f, train->width));
-    }
+                         "were expected, as in the training part",
+                         in->name, (unsigned long long)in->width, in->type,
+                         (unsigned long long)s->features, (unsigned)s->type);
+    for (uint64_t f = 0; f < s->features; f++)
+        WEIR_TRY(weir_standard_check(&s->feature[f], in, f, s->features));
+    return WEIR_OK;
+}
+
+static weir_err standardise(frames *s, int first, weir_arena *a)
+{
+    if (!(s->feature = WEIR_NEW(a, weir_standard, s->features)))
+        return weir_fail_nomem(s->features * sizeof *s->feature);
+    for (uint64_t f = 0; f < s->features; f++)
+        weir_standard_set(&s->feature[f], s->scale[f]);
+    for (int part = first; part < WEIR_PARTS; part++)
+        WEIR_TRY(check_part(s, &s->frame[part]));
     return WEIR_OK;
 }
 
@@ -72,10 +93,9 @@ static weir_err open_frames(void *self, const weir_data_need *need, weir_arena *
                                                         {"test-frames", "test-frame-labels",
                                                          "test-utts"}};
     frames *s = self;
-    int64_t classes = s->classes;
+    int first = need->test_only ? WEIR_TEST : WEIR_TRAIN;
     weir_data_facts made = {.target = WEIR_CLASSES, .dims = 1, .dim = {1, 1, 1, 1}};
 
-    (void)need;
     if (!s->dir || !s->dir[0])
         return weir_fail(WEIR_USAGE, "data frames: a directory was expected, as in frames:DIR");
     if (s->window % 2 == 0)
@@ -83,16 +103,28 @@ static weir_err open_frames(void *self, const weir_data_need *need, weir_arena *
             WEIR_USAGE,
             "data frames: window=%lld: an odd number was expected, as many frames before as behind",
             (long long)s->window);
-    for (int part = 0; part < WEIR_PARTS; part++) {
+    for (int part = first; part < WEIR_PARTS; part++) {
         uint64_t limit = (uint64_t)s->limit[part];
-        WEIR_TRY(load_part(s, part, name[part], a, &classes));
+        WEIR_TRY(load_part(s, part, name[part], a));
         made.count[part] = limit && limit < s->frame[part].dim[0] ? limit : s->frame[part].dim[0];
     }
-    WEIR_TRY(fit(s, a));
-    made.classes = classes;
-    made.dim[0] = s->window * (int64_t)s->frame[WEIR_TRAIN].width;
+    if (!need->lessons)
+        WEIR_TRY(learn(s, a));
+    WEIR_TRY(standardise(s, first, a));
+    made.classes = s->classes;
+    made.dim[0] = s->window * (int64_t)s->features;
     *facts = made;
     return WEIR_OK;
+}
+
+static weir_err lessons(void *self, weir_lesson *l)
+{
+    frames *s = self;
+
+    WEIR_TRY(weir_lesson_option(l, "window", true));
+    WEIR_TRY(weir_lesson_count(l, "classes", &s->classes, MOST_CLASSES));
+    WEIR_TRY(weir_lesson_number(l, "type", &s->type, WEIR_U8, WEIR_F32));
+    return weir_lesson_scales(l, &s->scale, &s->features);
 }
 
 static void make_window(const frames *s, int part, uint64_t at, float *x)
@@ -146,7 +178,7 @@ static const weir_opt options[] = {
     {"window", WEIR_OPT_INT, offsetof(frames, window), "11", "frames seen at once, an odd number",
      .min = 1, .max = 10001},
     {"classes", WEIR_OPT_INT, offsetof(frames, classes), "0",
-     "how many; 0: as the training labels show", .min = 0, .max = 1000001},
+     "how many; 0: as the training labels show", .min = 0, .max = MOST_CLASSES},
     {"limit", WEIR_OPT_INT, offsetof(frames, limit[WEIR_TRAIN]), "0",
      "training samples used; 0: all", .min = 0, .max = 1e18},
     {"test_limit", WEIR_OPT_INT, offsetof(frames, limit[WEIR_TEST]), "0",
@@ -157,6 +189,7 @@ static const weir_opt options[] = {
 const weir_data weir_data_frames = {
     .plug = {"frames", "speech frames with a window of their neighbours", sizeof(frames), options},
     .open = open_frames,
+    .lessons = lessons,
     .get = get,
     .hash = hash,
     .close = close_frames,

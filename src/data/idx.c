@@ -9,13 +9,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { MOST_CLASSES = 1000001 };
+
 typedef struct idx {
     const char *dir;
     int64_t limit[WEIR_PARTS]; /* 0: all there are */
-    int64_t classes;           /* 0: as the training labels show */
+    int64_t classes;           /* 0: as the training labels show, which then say it here */
     bool augment;
     int64_t dim[3];
     weir_array input[WEIR_PARTS], label[WEIR_PARTS];
+    weir_array like; /* type and sizes of a sample: the training part's */
+    weir_scale *scale;
     weir_standard standard;
     char *bytes[2 * WEIR_PARTS]; /* of the four files, ours to free */
     int files;
@@ -55,35 +59,37 @@ static void show_shape(const weir_array *a, char *text, size_t room)
                               (unsigned long long)a->dim[i]);
 }
 
-static weir_err check_same(const weir_array *train, const weir_array *test)
+/* Whether the array's samples are like those of the training part. */
+static weir_err check_like(const idx *s, const weir_array *in)
 {
-    bool same = train->dims == test->dims;
+    const weir_array *like = &s->like;
+    bool same = like->dims == in->dims;
     char found[96], wanted[96];
 
-    for (int i = 1; same && i < train->dims; i++)
-        same = train->dim[i] == test->dim[i];
-    show_shape(test, found, sizeof found);
-    show_shape(train, wanted, sizeof wanted);
+    for (int i = 1; same && i < in->dims; i++)
+        same = like->dim[i] == in->dim[i];
+    show_shape(in, found, sizeof found);
+    show_shape(like, wanted, sizeof wanted);
     if (!same)
         return weir_fail(WEIR_INVALID, "%s: samples of %s were found, %s was expected, as in %s",
-                         test->name, found, wanted, train->name);
-    if (train->type != test->type)
+                         in->name, found, wanted, like->name);
+    if (like->type != in->type)
         return weir_fail(WEIR_INVALID,
                          "%s: values of type %02x were found, %02x was expected, as in %s",
-                         test->name, test->type, train->type, train->name);
+                         in->name, in->type, like->type, like->name);
     return WEIR_OK;
 }
 
-static weir_err tell_facts(idx *s, int64_t classes, weir_data_facts *facts)
+static weir_err tell_facts(idx *s, weir_data_facts *facts)
 {
-    const weir_array *in = &s->input[WEIR_TRAIN];
+    const weir_array *in = &s->like;
 
     if (s->augment && in->dims == 2)
         return weir_fail(
             WEIR_MISFIT,
             "data idx: augment=yes needs pictures; the samples of %s have one dimension", in->name);
     *facts = (weir_data_facts){.target = WEIR_CLASSES,
-                               .classes = classes,
+                               .classes = s->classes,
                                .dims = in->dims == 2 ? 1 : 3,
                                .dim = {1, 1, 1, 1}};
     for (int i = 1; i < in->dims; i++)
@@ -98,32 +104,69 @@ static weir_err tell_facts(idx *s, int64_t classes, weir_data_facts *facts)
 
 /* ---- the verbs ---- */
 
+static weir_err load_part(idx *s, int part, weir_arena *a)
+{
+    static const char *const name[WEIR_PARTS][2] = {{"train-images", "train-labels"},
+                                                    {"t10k-images|test-images",
+                                                     "t10k-labels|test-labels"}};
+    static const char *const wanted[WEIR_PARTS][2] = {{"train-images-*", "train-labels-*"},
+                                                      {"t10k-images-* or test-images-*",
+                                                       "t10k-labels-* or test-labels-*"}};
+
+    WEIR_TRY(load(s, name[part][0], wanted[part][0], a, &s->input[part]));
+    WEIR_TRY(load(s, name[part][1], wanted[part][1], a, &s->label[part]));
+    WEIR_TRY(check_input(&s->input[part]));
+    return weir_array_labels(&s->input[part], &s->label[part], &s->classes);
+}
+
+/* What the training part teaches. */
+static weir_err learn(idx *s, weir_arena *a)
+{
+    s->like = s->input[WEIR_TRAIN];
+    if (!(s->scale = WEIR_NEW(a, weir_scale, 1)))
+        return weir_fail_nomem(sizeof *s->scale);
+    *s->scale = weir_scale_fit(&s->input[WEIR_TRAIN], 0, 1);
+    return WEIR_OK;
+}
+
 /* The limits shorten the parts but change no sample: classes, mean and deviation are those of the
  * whole files. */
 static weir_err open_idx(void *self, const weir_data_need *need, weir_arena *a,
                          weir_data_facts *facts)
 {
     idx *s = self;
-    int64_t classes = s->classes;
+    int first = need->test_only ? WEIR_TEST : WEIR_TRAIN;
 
-    (void)need;
     if (!s->dir || !s->dir[0])
         return weir_fail(WEIR_USAGE, "data idx: a directory was expected, as in idx:DIR");
-    WEIR_TRY(load(s, "train-images", "train-images-*", a, &s->input[WEIR_TRAIN]));
-    WEIR_TRY(load(s, "train-labels", "train-labels-*", a, &s->label[WEIR_TRAIN]));
-    WEIR_TRY(load(s, "t10k-images|test-images", "t10k-images-* or test-images-*", a,
-                  &s->input[WEIR_TEST]));
-    WEIR_TRY(load(s, "t10k-labels|test-labels", "t10k-labels-* or test-labels-*", a,
-                  &s->label[WEIR_TEST]));
-    for (int part = 0; part < WEIR_PARTS; part++) {
-        WEIR_TRY(check_input(&s->input[part]));
-        WEIR_TRY(weir_array_labels(&s->input[part], &s->label[part], &classes));
-    }
-    WEIR_TRY(check_same(&s->input[WEIR_TRAIN], &s->input[WEIR_TEST]));
-    weir_standard_fit(&s->standard, &s->input[WEIR_TRAIN], 0, 1);
-    for (int part = 0; part < WEIR_PARTS; part++)
+    for (int part = first; part < WEIR_PARTS; part++)
+        WEIR_TRY(load_part(s, part, a));
+    if (!need->lessons)
+        WEIR_TRY(learn(s, a));
+    weir_standard_set(&s->standard, *s->scale);
+    for (int part = first; part < WEIR_PARTS; part++) {
+        WEIR_TRY(check_like(s, &s->input[part]));
         WEIR_TRY(weir_standard_check(&s->standard, &s->input[part], 0, 1));
-    return tell_facts(s, classes, facts);
+    }
+    return tell_facts(s, facts);
+}
+
+static weir_err lessons(void *self, weir_lesson *l)
+{
+    idx *s = self;
+    int64_t type = s->like.type;
+    int dims = s->like.dims - 1;
+    uint64_t scales = 1;
+
+    WEIR_TRY(weir_lesson_count(l, "classes", &s->classes, MOST_CLASSES));
+    WEIR_TRY(weir_lesson_number(l, "type", &type, WEIR_U8, WEIR_F32));
+    WEIR_TRY(weir_lesson_sizes(l, "shape", s->like.dim + 1, &dims, 3));
+    WEIR_TRY(weir_lesson_scales(l, &s->scale, &scales));
+    if (l->reading)
+        s->like.name = "the run's training part";
+    s->like.type = (weir_array_type)type;
+    s->like.dims = dims + 1;
+    return scales == 1 ? WEIR_OK : weir_lesson_damaged("there is not one mean for all values");
 }
 
 static weir_err get(const void *self, const weir_pick *pick, weir_batch *batch)
@@ -162,7 +205,7 @@ static const weir_opt options[] = {
     {"augment", WEIR_OPT_BOOL, offsetof(idx, augment), "no",
      .help = "crop and flip training pictures at random"},
     {"classes", WEIR_OPT_INT, offsetof(idx, classes), "0",
-     "how many; 0: as the training labels show", .min = 0, .max = 1000001},
+     "how many; 0: as the training labels show", .min = 0, .max = MOST_CLASSES},
     {"limit", WEIR_OPT_INT, offsetof(idx, limit[WEIR_TRAIN]), "0", "training samples used; 0: all",
      .min = 0, .max = 1e18},
     {"test_limit", WEIR_OPT_INT, offsetof(idx, limit[WEIR_TEST]), "0", "test samples used; 0: all",
@@ -173,6 +216,7 @@ static const weir_opt options[] = {
 const weir_data weir_data_idx = {
     .plug = {"idx", "samples and labels in IDX files, as MNIST has them", sizeof(idx), options},
     .open = open_idx,
+    .lessons = lessons,
     .get = get,
     .hash = hash,
     .close = close_idx,

@@ -34,7 +34,7 @@ weir_err weir_sequences_cut(weir_sequences *q, const weir_data_need *need, int64
                             .dim = {q->length, 1, 1, 1}};
     uint64_t streams = need->batch > 0 ? (uint64_t)need->batch : 1;
 
-    for (int part = 0; part < WEIR_PARTS; part++) {
+    for (int part = need->test_only ? WEIR_TEST : WEIR_TRAIN; part < WEIR_PARTS; part++) {
         WEIR_TRY(cut(&q->part[part], streams, (uint64_t)q->length, part == WEIR_TEST));
         made.streams[part] = (int64_t)q->part[part].streams;
         made.count[part] = q->part[part].streams * q->part[part].windows;

@@ -25,8 +25,8 @@ typedef struct weir_sequences {
     void *memory[WEIR_PARTS]; /* what the tokens lie in, ours to free */
 } weir_sequences;
 
-/* Cuts both parts for the need's batch and tells the facts. A training part too short for so many
- * streams is WEIR_MISFIT; a test part gets fewer of them. */
+/* Cuts the parts that are needed for the need's batch and tells the facts. A training part too
+ * short for so many streams is WEIR_MISFIT; a test part gets fewer of them. */
 weir_err weir_sequences_cut(weir_sequences *, const weir_data_need *, int64_t vocabulary,
                             weir_data_facts *);
 /* The verbs of weir_data. */

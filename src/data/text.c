@@ -1,13 +1,15 @@
 /* text.c - plain text as tokens: words or characters, numbered as the training text brings them. A
  * directory has one file for each part, named after it (ptb.train.txt, ptb.valid.txt.gz...); of a
- * lone file the first nine tenths of its units are for training. What the training text does not
- * have is <unk>: a word like others where the training text has it; else it is numbered behind all
- * others, and only where the test part needs it, so that a text that knows all its words keeps its
- * numbers. */
+ * lone file the first nine tenths of its units are for training.
+ *
+ * What the training text does not have is <unk>: a word like others where the training text has it;
+ * else it is numbered behind all others, and only where the test part needs it, so that a text that
+ * knows all its words keeps its numbers. A run's vocabulary grows no more: units that it does not
+ * know are <unk>, or left out if it does not know that either. */
+#include "core/hash.h"
 #include "data/files.h"
 #include "data/sequence.h"
 #include "data/words.h"
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,7 +18,10 @@ typedef struct text {
     const char *path;
     int unit;
     weir_words words;
-    uint64_t unknown[WEIR_PARTS]; /* units that are not in the training text */
+    bool learns;   /* the vocabulary is not given */
+    uint64_t file; /* a hash of the lone file that the run was trained on; 0: there were several */
+    uint64_t unknown[WEIR_PARTS]; /* units that are not in the vocabulary */
+    bool left_out;                /* and not in the parts */
 } text;
 
 /* ---- which files ---- */
@@ -53,21 +58,31 @@ static bool is_part(const char *name, const char *word)
 
 /* ---- from text to numbers ---- */
 
-/* A unit that training has not met. */
-static weir_err number_unknown(text *t, int part, uint32_t *to)
+/* A unit that is not in the vocabulary; false in *known: it is left out. */
+static weir_err number_unknown(text *t, int part, uint32_t *to, bool *known)
 {
+    static const char unknown[] = WEIR_WORDS_UNKNOWN;
+
     t->unknown[part]++;
-    return weir_words_add(&t->words, WEIR_WORDS_UNKNOWN, strlen(WEIR_WORDS_UNKNOWN), to);
+    if (t->learns)
+        return weir_words_add(&t->words, unknown, sizeof unknown - 1, to);
+    *known = weir_words_find(&t->words, unknown, sizeof unknown - 1, to);
+    t->left_out |= !*known;
+    return WEIR_OK;
 }
 
-/* The next `n` units of the reader; those of the training part join the vocabulary. */
-static weir_err number(text *t, int part, weir_reader *r, uint64_t n, uint32_t *to)
+/* The next `n` units of the reader; those of the training part join a vocabulary that learns. */
+static weir_err number(text *t, int part, weir_reader *r, uint64_t n, weir_sequence *s)
 {
+    uint32_t *to = t->q.memory[part];
+
     for (uint64_t i = 0; i < n && weir_reader_next(r); i++) {
-        if (part == WEIR_TRAIN)
-            WEIR_TRY(weir_words_add(&t->words, r->unit, r->n, &to[i]));
-        else if (!weir_words_find(&t->words, r->unit, r->n, &to[i]))
-            WEIR_TRY(number_unknown(t, part, &to[i]));
+        bool known = true;
+        if (t->learns && part == WEIR_TRAIN)
+            WEIR_TRY(weir_words_add(&t->words, r->unit, r->n, &to[s->tokens]));
+        else if (!weir_words_find(&t->words, r->unit, r->n, &to[s->tokens]))
+            WEIR_TRY(number_unknown(t, part, &to[s->tokens], &known));
+        s->tokens += known;
     }
     return WEIR_OK;
 }
@@ -79,10 +94,10 @@ static weir_err make_part(text *t, int part, weir_reader *r, uint64_t n)
     if (!made)
         return weir_fail_nomem(n * sizeof *made);
     t->q.memory[part] = made;
-    t->q.part[part] = (weir_sequence){.name = r->name, .token = made, .width = 4, .tokens = n};
-    WEIR_TRY(number(t, part, r, n, made));
-    if (part == WEIR_TRAIN && t->unit == WEIR_UNIT_WORD) /* even a text of one line has an end */
-        return weir_words_add(&t->words, "<eos>", 5, &unused);
+    t->q.part[part] = (weir_sequence){.name = r->name, .token = made, .width = 4};
+    WEIR_TRY(number(t, part, r, n, &t->q.part[part]));
+    if (t->learns && part == WEIR_TRAIN && t->unit == WEIR_UNIT_WORD)
+        return weir_words_add(&t->words, "<eos>", 5, &unused); /* even of a text of one line */
     return WEIR_OK;
 }
 
@@ -114,28 +129,39 @@ static weir_err load(text *t, int part, const char *path)
 }
 
 /* The test part is `valid` where there is no `test`. */
-static weir_err load_dir(text *t, weir_arena *a)
+static weir_err load_dir(text *t, const weir_data_need *need, weir_arena *a)
 {
-    static const char endings[] = "(.txt, .text, .tokens, .raw or no ending)";
+    static const char train_files[] = "*train* (.txt, .text, .tokens, .raw or no ending)",
+                      test_files[] = "*test* or *valid* (.txt, .text, .tokens, .raw or no ending)";
     const char *train, *valid, *test;
-    char wanted[2][96];
 
-    snprintf(wanted[0], sizeof wanted[0], "*train* %s", endings);
-    snprintf(wanted[1], sizeof wanted[1], "*test* or *valid* %s", endings);
-    WEIR_TRY(weir_files_one(t->path, is_part, "train", wanted[0], a, &train));
+    t->file = 0;
+    if (!need->test_only)
+        WEIR_TRY(weir_files_one(t->path, is_part, "train", train_files, a, &train));
     WEIR_TRY(weir_files_one(t->path, is_part, "valid", NULL, a, &valid));
-    WEIR_TRY(weir_files_one(t->path, is_part, "test", valid ? NULL : wanted[1], a, &test));
-    WEIR_TRY(load(t, WEIR_TRAIN, train));
+    WEIR_TRY(weir_files_one(t->path, is_part, "test", valid ? NULL : test_files, a, &test));
+    if (!need->test_only)
+        WEIR_TRY(load(t, WEIR_TRAIN, train));
     return load(t, WEIR_TEST, test ? test : valid);
 }
 
-static weir_err cut_file(text *t, weir_reader *r, uint64_t n)
+/* Nine tenths of a lone file are for training; of one that a run is evaluated on, and that it was
+ * not trained on, nothing is. */
+static weir_err cut_file(text *t, const weir_data_need *need, weir_reader *r, uint64_t n)
 {
-    WEIR_TRY(make_part(t, WEIR_TRAIN, r, weir_sequences_split(n)));
-    return make_part(t, WEIR_TEST, r, n - weir_sequences_split(n));
+    uint64_t hash = weir_hash(r->at, (size_t)(r->end - r->at), 0), cut = weir_sequences_split(n);
+
+    if (need->test_only && hash != t->file)
+        cut = 0;
+    t->file = hash;
+    for (uint64_t i = 0; need->test_only && i < cut; i++)
+        weir_reader_next(r);
+    if (!need->test_only)
+        WEIR_TRY(make_part(t, WEIR_TRAIN, r, cut));
+    return make_part(t, WEIR_TEST, r, n - cut);
 }
 
-static weir_err load_file(text *t)
+static weir_err load_file(text *t, const weir_data_need *need)
 {
     char *bytes = NULL;
     weir_reader r;
@@ -143,7 +169,7 @@ static weir_err load_file(text *t)
     weir_err err = open_reader(t, t->path, &bytes, &r, &n);
 
     if (!err)
-        err = cut_file(t, &r, n);
+        err = cut_file(t, need, &r, n);
     free(bytes);
     return err;
 }
@@ -152,14 +178,31 @@ static weir_err open_text(void *self, const weir_data_need *need, weir_arena *a,
                           weir_data_facts *facts)
 {
     text *t = self;
+    weir_err err;
 
+    t->learns = !need->lessons;
     if (!t->path || !t->path[0])
         return weir_fail(WEIR_USAGE,
                          "data text: a directory or a file was expected, as in text:DIR");
-    WEIR_TRY(weir_files_is_dir(t->path) ? load_dir(t, a) : load_file(t));
-    WEIR_TRY(weir_sequences_cut(&t->q, need, (int64_t)t->words.count, facts));
+    WEIR_TRY(weir_files_is_dir(t->path) ? load_dir(t, need, a) : load_file(t, need));
+    err = weir_sequences_cut(&t->q, need, (int64_t)t->words.count, facts);
+    if (err && t->left_out)
+        weir_fail_in(err, "%s that the run's vocabulary does not have are left out",
+                     t->unit == WEIR_UNIT_WORD ? "words" : "characters");
+    WEIR_TRY(err);
     memcpy(facts->unknown, t->unknown, sizeof facts->unknown);
+    facts->left_out = t->left_out;
     return WEIR_OK;
+}
+
+static weir_err lessons(void *self, weir_lesson *l)
+{
+    text *t = self;
+
+    WEIR_TRY(weir_lesson_option(l, "unit", true));
+    WEIR_TRY(weir_lesson_option(l, "length", false));
+    WEIR_TRY(weir_lesson_hash(l, "file", &t->file));
+    return weir_lesson_words(l, "vocabulary", &t->words);
 }
 
 /* Numbers alone would not tell a text from one in which a word was renamed everywhere. */
@@ -189,6 +232,7 @@ static const weir_opt options[] = {
 const weir_data weir_data_text = {
     .plug = {"text", "plain text by words or characters", sizeof(text), options},
     .open = open_text,
+    .lessons = lessons,
     .get = weir_sequences_get,
     .hash = hash,
     .close = close_text,

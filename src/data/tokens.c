@@ -12,8 +12,9 @@ enum { MOST_VOCABULARY = 100000000 };
 typedef struct tokens {
     weir_sequences q;
     const char *path;
-    int64_t vocabulary; /* 0: as the tokens show */
+    int64_t vocabulary; /* 0: as the tokens show, which then say it here */
     uint32_t most;
+    uint64_t file; /* a hash of the lone file that the run was trained on; 0: there were several */
 } tokens;
 
 static bool is_shard(const char *name, const char *word)
@@ -72,18 +73,32 @@ static weir_err load_dir(tokens *t, int part, const char *word, weir_arena *a)
     return WEIR_OK;
 }
 
-static weir_err load_file(tokens *t)
+/* Nine tenths of a lone file are for training; of one that a run is evaluated on, and that it was
+ * not trained on, nothing is. */
+static weir_err load_file(tokens *t, const weir_data_need *need)
 {
     weir_sequence *train = &t->q.part[WEIR_TRAIN], *test = &t->q.part[WEIR_TEST];
-    uint64_t cut;
+    uint64_t hash, cut;
 
     WEIR_TRY(load(t, WEIR_TRAIN, t->path));
-    cut = weir_sequences_split(train->tokens);
+    hash = weir_sequences_hash(t, WEIR_TRAIN);
+    cut = need->test_only && hash != t->file ? 0 : weir_sequences_split(train->tokens);
+    t->file = hash;
     *test = *train;
     test->token = (const char *)train->token + cut * (uint64_t)train->width;
     test->tokens -= cut;
     train->tokens = cut;
     return WEIR_OK;
+}
+
+static weir_err load_parts(tokens *t, const weir_data_need *need, weir_arena *a)
+{
+    if (!weir_files_is_dir(t->path))
+        return load_file(t, need);
+    t->file = 0;
+    if (!need->test_only)
+        WEIR_TRY(load_dir(t, WEIR_TRAIN, "train", a));
+    return load_dir(t, WEIR_TEST, "val", a);
 }
 
 static weir_err open_tokens(void *self, const weir_data_need *need, weir_arena *a,
@@ -94,14 +109,19 @@ static weir_err open_tokens(void *self, const weir_data_need *need, weir_arena *
     if (!t->path || !t->path[0])
         return weir_fail(WEIR_USAGE,
                          "data tokens: a file or a directory was expected, as in tokens:FILE");
-    if (weir_files_is_dir(t->path)) {
-        WEIR_TRY(load_dir(t, WEIR_TRAIN, "train", a));
-        WEIR_TRY(load_dir(t, WEIR_TEST, "val", a));
-    } else {
-        WEIR_TRY(load_file(t));
-    }
-    return weir_sequences_cut(&t->q, need, t->vocabulary ? t->vocabulary : (int64_t)t->most + 1,
-                              facts);
+    WEIR_TRY(load_parts(t, need, a));
+    if (!t->vocabulary)
+        t->vocabulary = (int64_t)t->most + 1;
+    return weir_sequences_cut(&t->q, need, t->vocabulary, facts);
+}
+
+static weir_err lessons(void *self, weir_lesson *l)
+{
+    tokens *t = self;
+
+    WEIR_TRY(weir_lesson_option(l, "length", false));
+    WEIR_TRY(weir_lesson_count(l, "vocab", &t->vocabulary, MOST_VOCABULARY));
+    return weir_lesson_hash(l, "file", &t->file);
 }
 
 static const weir_opt options[] = {
@@ -117,6 +137,7 @@ static const weir_opt options[] = {
 const weir_data weir_data_tokens = {
     .plug = {"tokens", "tokens in llm.c's or nanoGPT's files", sizeof(tokens), options},
     .open = open_tokens,
+    .lessons = lessons,
     .get = weir_sequences_get,
     .hash = weir_sequences_hash,
     .close = weir_sequences_close,

@@ -255,6 +255,16 @@ weir_err weir_ckpt_find(const char *dir, char path[WEIR_CKPT_PATH])
     return WEIR_OK;
 }
 
+static weir_err keep_texts(weir_arena *arena, weir_ckpt_info *info)
+{
+    const char **text[] = {&info->model, &info->data, &info->settings, &info->lessons};
+
+    for (size_t i = 0; i < sizeof text / sizeof *text; i++)
+        if (*text[i] && !(*text[i] = weir_copy_text(arena, *text[i])))
+            return weir_fail_nomem(0);
+    return WEIR_OK;
+}
+
 weir_err weir_ckpt_peek(const char *dir, weir_arena *arena, weir_ckpt_info *info)
 {
     char path[WEIR_CKPT_PATH];
@@ -265,10 +275,8 @@ weir_err weir_ckpt_peek(const char *dir, weir_arena *arena, weir_ckpt_info *info
     WEIR_TRY(weir_ckpt_path(dir, weir_ckpt_file[WEIR_CKPT_MODEL], path));
     WEIR_TRY(weir_st_open(path, &st));
     err = weir_ckpt_get_info(st, path, &got);
-    if (!err && (!(got.model = weir_copy_text(arena, got.model)) ||
-                 !(got.data = weir_copy_text(arena, got.data)) ||
-                 !(got.settings = weir_copy_text(arena, got.settings))))
-        err = weir_fail_nomem(0);
+    if (!err)
+        err = keep_texts(arena, &got);
     weir_st_close(st);
     WEIR_TRY(err);
     *info = got;

@@ -28,6 +28,7 @@ typedef struct weir_ckpt_info {
     int workers;
     /* specs, and the options as text; bytes that are not UTF-8 come back as '?' */
     const char *model, *data, *settings;
+    const char *lessons; /* what the data taught: weir_data_lessons. NULL: an older one has none */
 } weir_ckpt_info;
 
 /* What a checkpoint holds, listed once for both ways. Saving, the floats that `state` lists stay

@@ -34,7 +34,10 @@ weir_err weir_ckpt_put_info(weir_st_list *l, int file, const weir_ckpt_info *inf
     WEIR_TRY(put_number(l, "weir.workers", (uint64_t)info->workers));
     WEIR_TRY(weir_st_list_text(l, "weir.model", info->model ? info->model : ""));
     WEIR_TRY(weir_st_list_text(l, "weir.data", info->data ? info->data : ""));
-    return weir_st_list_text(l, "weir.settings", info->settings ? info->settings : "");
+    WEIR_TRY(weir_st_list_text(l, "weir.settings", info->settings ? info->settings : ""));
+    if (file != WEIR_CKPT_MODEL || !info->lessons)
+        return WEIR_OK;
+    return weir_st_list_text(l, "weir.lessons", info->lessons);
 }
 
 static weir_err get_text(const weir_st *st, const char *path, const char *key, const char **text)
@@ -82,6 +85,7 @@ weir_err weir_ckpt_get_info(const weir_st *st, const char *path, weir_ckpt_info 
     info->workers = (int)workers;
     WEIR_TRY(get_text(st, path, "weir.model", &info->model));
     WEIR_TRY(get_text(st, path, "weir.data", &info->data));
+    info->lessons = weir_st_text(st, "weir.lessons");
     return get_text(st, path, "weir.settings", &info->settings);
 }
 

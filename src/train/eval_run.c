@@ -9,6 +9,7 @@ typedef struct evaluating {
     const char *checkpoint;
     weir_settings set;
     const weir_place *place;
+    weir_warned *warned;
     weir_result *result;
     weir_arena *arena;
     weir_trainer t;
@@ -25,6 +26,57 @@ static void take_batch(const char *settings, int64_t *batch)
     if (n > 0)
         *batch = n;
 }
+
+/* By what the run learnt. A checkpoint of an older weir does not say it. */
+static weir_err open_trainer(evaluating *e, weir_trainer *t, const char *path,
+                             const weir_ckpt_info *info)
+{
+    weir_err err;
+
+    t->learnt = info->lessons;
+    t->learnt_at = path;
+    t->test_only = true;
+    if (!t->learnt)
+        weir_warned_add(&t->warned,
+                        "%s does not say what the run's data taught it, as an older weir saved it: "
+                        "the training part of %s teaches it anew, and figures may be wrong",
+                        path, e->set.data);
+    err = weir_trainer_open(t);
+    if (weir_group_leads(&t->mesh.all))
+        *e->warned = t->warned;
+    return err;
+}
+
+/* ---- the layers' state, but for what they carried through the training text ---- */
+
+typedef struct still_io {
+    weir_io io;
+    weir_io *all;
+} still_io;
+
+static weir_err read_range(weir_io *io, const char *name, float *x, size_t at, size_t n,
+                           size_t whole, weir_keep keep)
+{
+    weir_io *all = ((still_io *)io)->all;
+
+    return keep == WEIR_KEEP_STREAM ? WEIR_OK : all->range(all, name, x, at, n, whole, keep);
+}
+
+static weir_err read_u64(weir_io *io, const char *name, uint64_t *x, size_t n, weir_keep keep)
+{
+    weir_io *all = ((still_io *)io)->all;
+
+    return keep == WEIR_KEEP_STREAM ? WEIR_OK : all->u64(all, name, x, n, keep);
+}
+
+static weir_err read_layers(void *trainer, weir_io *io)
+{
+    still_io still = {.io = {.loading = true, .range = read_range, .u64 = read_u64}, .all = io};
+
+    return weir_model_state(((weir_trainer *)trainer)->model, &still.io);
+}
+
+/* ---- the run ---- */
 
 static weir_err evaluate(evaluating *e, weir_trainer *t)
 {
@@ -43,8 +95,8 @@ static weir_err evaluate(evaluating *e, weir_trainer *t)
         take_batch(info.settings, &e->set.batch);
     e->set.steps = 1;
     WEIR_TRY(weir_trainer_enter(t));
-    WEIR_TRY(weir_trainer_open(t));
-    weir_ckpt_body body = {.param = t->param, .state = weir_trainer_layers, .arg = t};
+    WEIR_TRY(open_trainer(e, t, path, &info));
+    weir_ckpt_body body = {.param = t->param, .state = read_layers, .arg = t};
     body.tensor = weir_model_tensors(t->model, &body.tensors);
     WEIR_TRY(weir_ckpt_load(path, t->mesh.all.size, &body, &left));
     weir_model_refresh(t->model);
@@ -74,11 +126,12 @@ static weir_err rank_main(weir_net *net, void *arg)
 }
 
 weir_err weir_eval_run(const char *checkpoint, const weir_settings *set, const weir_place *place,
-                       weir_result *result)
+                       weir_warned *warned, weir_result *result)
 {
     evaluating e = {.checkpoint = checkpoint,
                     .set = *set,
                     .place = place,
+                    .warned = warned,
                     .result = result,
                     .arena = weir_arena_new()};
 

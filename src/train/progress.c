@@ -20,8 +20,11 @@ weir_err weir_progress_open(weir_trainer *t)
 {
     const weir_settings *s = t->set;
 
+    const uint64_t *count = t->data.facts.count;
+
+    /* who only evaluates may have no training part, and needs the sizes of a batch all the same */
     t->plan = (weir_plan){.seed = (uint64_t)s->seed,
-                          .count = t->data.facts.count[WEIR_TRAIN],
+                          .count = count[WEIR_TRAIN] ? count[WEIR_TRAIN] : count[WEIR_TEST],
                           .batch = (uint64_t)s->batch,
                           .streams = (uint64_t)t->data.facts.streams[WEIR_TRAIN],
                           .rank = t->mesh.same->me,

@@ -46,7 +46,7 @@ weir_err weir_report_start(weir_journal *j, const weir_trainer *t)
                      t->mesh.all.size > 1 ? "s" : "", t->threads, t->threads > 1 ? "s" : "",
                      (long long)s->batch, s->exchange, s->codec, t->coll.coll->plug.name,
                      weir_net_name(t->net));
-    if (unknown)
+    if (unknown && !t->learnt)
         weir_journal_say(j, "%llu tokens of the test part are not in the training part: <unk>",
                          (unsigned long long)unknown);
     if (!e)

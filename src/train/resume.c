@@ -64,7 +64,8 @@ static weir_err write_checkpoint(weir_trainer *t, weir_journal *journal, weir_ga
                            .workers = t->mesh.all.size,
                            .model = set->model,
                            .data = set->data,
-                           .settings = text};
+                           .settings = text,
+                           .lessons = t->lessons};
     weir_ckpt_body what = body(t);
     what.state = weir_gathered_state;
     what.arg = state;
@@ -130,22 +131,46 @@ static bool never_saved(const char *dir)
     return weir_path_exists(path) && !weir_ckpt_any(dir);
 }
 
-weir_err weir_resume_load(weir_trainer *t)
-{
+struct weir_resumed {
     char path[WEIR_CKPT_PATH];
-    size_t left;
     weir_ckpt_info info;
-    weir_ckpt_body what = body(t);
+};
+
+weir_err weir_resume_find(weir_trainer *t)
+{
+    struct weir_resumed *found;
 
     if (!t->set->resume)
         return WEIR_OK;
     if (never_saved(t->set->resume)) {
         weir_warned_add(&t->warned, "%s has no checkpoint yet: the run begins at its beginning",
                         t->set->resume);
-        return agree_step(t);
+        return WEIR_OK;
     }
-    WEIR_TRY(weir_ckpt_find(t->set->resume, path));
-    WEIR_TRY(weir_ckpt_peek(path, t->arena, &info));
+    if (!(found = WEIR_NEW(t->arena, struct weir_resumed, 1)))
+        return weir_fail_nomem(sizeof *found);
+    WEIR_TRY(weir_ckpt_find(t->set->resume, found->path));
+    WEIR_TRY(weir_ckpt_peek(found->path, t->arena, &found->info));
+    t->resumed = found;
+    t->learnt = found->info.lessons;
+    t->learnt_at = found->path;
+    if (!t->learnt)
+        weir_warned_add(&t->warned,
+                        "%s does not say what the run's data taught it, as an older weir saved it: "
+                        "today's training part teaches it anew",
+                        found->path);
+    return WEIR_OK;
+}
+
+weir_err weir_resume_load(weir_trainer *t)
+{
+    size_t left;
+    weir_ckpt_body what = body(t);
+
+    if (!t->resumed)
+        return t->set->resume ? agree_step(t) : WEIR_OK;
+    const char *path = t->resumed->path;
+    const weir_ckpt_info info = t->resumed->info;
     what.state = weir_dealt_state;
     what.arg = &(weir_dealt){info.workers, t->mesh.all.size, t->mesh.all.me, weir_trainer_state, t};
     /* a rank that was not there when it was saved takes nothing of what each had */

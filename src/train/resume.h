@@ -4,8 +4,10 @@
 #define WEIR_TRAIN_RESUME_H
 #include "train/rundir.h"
 
-/* Where --resume says so: parameters, state and step from the newest whole checkpoint, the same one
- * on all ranks. */
+/* Where --resume says so: finds the newest whole checkpoint, before anything is opened, and takes
+ * from it what the run's data taught. */
+weir_err weir_resume_find(weir_trainer *);
+/* Parameters, state and step from the checkpoint that was found, the same one on all ranks. */
 weir_err weir_resume_load(weir_trainer *);
 /* Whether there is anything to save is the leader's to say, as it alone writes. */
 weir_err weir_resume_agree(weir_trainer *, bool *saves);

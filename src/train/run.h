@@ -5,6 +5,7 @@
 #include "core/json.h"
 #include "net/net.h"
 #include "train/settings.h"
+#include "train/warn.h"
 #include <stdatomic.h>
 #include <stdio.h>
 
@@ -25,9 +26,10 @@ typedef struct weir_hooks {
 /* *stopped: the signal the run stopped for, 0 if it ran to its end. */
 weir_err weir_train_run(const weir_settings *, const weir_place *, const weir_hooks *,
                         weir_result *, int *stopped);
-/* The test part by the weights of a checkpoint: prints nothing, fills result. */
+/* The test part by the weights of a checkpoint, and by what its run's data taught it: prints
+ * nothing, fills result, and says in `warned` what people should know of it. */
 weir_err weir_eval_run(const char *checkpoint, const weir_settings *, const weir_place *,
-                       weir_result *);
+                       weir_warned *warned, weir_result *);
 
 /* Times `steps` whole steps after 3 untimed ones; one JSON object to `out` by the leader, as
  * CONTRACT's `bench compute|train`. */

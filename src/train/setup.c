@@ -3,9 +3,9 @@
 #include "core/hash.h"
 #include "exchange/buckets.h"
 #include "nn/share.h"
-#include "nn/zoo.h"
 #include "train/progress.h"
-#include <stdlib.h>
+#include "train/resume.h"
+#include "train/run_data.h"
 #include <string.h>
 #include <unistd.h>
 
@@ -25,14 +25,6 @@ static weir_model_input model_input(const weir_data_facts *f)
 
     memcpy(in.dim, f->dim, sizeof in.dim);
     return in;
-}
-
-static weir_err open_data(weir_trainer *t)
-{
-    const weir_settings *s = t->set;
-
-    WEIR_TRY(weir_data_open(s->data, &(weir_data_need){.batch = s->batch}, t->arena, &t->data));
-    return weir_progress_open(t);
 }
 
 static weir_err sum_for_model(void *trainer, double *x, size_t n)
@@ -265,52 +257,6 @@ static weir_err open_exchange(weir_trainer *t)
     return t->exchange->init(t->exchanger, &env);
 }
 
-/* ---- do all ranks run the same thing? ---- */
-
-enum { CONTENTS = 3 };
-typedef struct agreeing {
-    weir_trainer *t;
-    weir_content content[CONTENTS];
-} agreeing;
-
-/* Before anything collective is tried with settings that may differ. */
-static weir_err agree_job(void *arg)
-{
-    agreeing *a = arg;
-    weir_trainer *t = a->t;
-    char more[200];
-
-    snprintf(more, sizeof more, "training-samples %llu\ntest-samples %llu\nclasses %lld\n",
-             (unsigned long long)t->data.facts.count[WEIR_TRAIN],
-             (unsigned long long)t->data.facts.count[WEIR_TEST], (long long)t->data.facts.classes);
-    WEIR_TRY(weir_agree_settings(&t->mesh.all, t->set, more, t->arena));
-    return weir_agree_contents(&t->mesh.all, a->content, CONTENTS, t->arena);
-}
-
-static weir_err hash_model(const weir_trainer *t, uint64_t *hash)
-{
-    weir_zoo_spec spec;
-    char *text;
-    size_t n;
-
-    WEIR_TRY(weir_zoo_find(t->set->model, t->arena, &spec));
-    WEIR_TRY(weir_zoo_read(&spec, &text, &n));
-    *hash = weir_hash(text, n, 0);
-    free(text);
-    return WEIR_OK;
-}
-
-/* Hashes are taken here and not on the comm task, which has signs of life to give. */
-static weir_err agree(weir_trainer *t)
-{
-    agreeing a = {t, {{.name = "model file"}, {.name = "training part"}, {.name = "test part"}}};
-
-    WEIR_TRY(hash_model(t, &a.content[0].hash));
-    a.content[1].hash = weir_data_hash(&t->data, WEIR_TRAIN);
-    a.content[2].hash = weir_data_hash(&t->data, WEIR_TEST);
-    return weir_line_call(t->line, agree_job, &a);
-}
-
 static weir_err open_replica(weir_trainer *t)
 {
     t->replica = (weir_replica){.coll = &t->coll, .group = &t->mesh.all, .param = t->param};
@@ -336,9 +282,9 @@ weir_err weir_trainer_enter(weir_trainer *t)
 
 weir_err weir_trainer_open(weir_trainer *t)
 {
-    WEIR_TRY(open_data(t));
-    if (t->mesh.all.size > 1 && !weir_net_simulated(t->net))
-        WEIR_TRY(agree(t));
+    WEIR_TRY(weir_resume_find(t));
+    WEIR_TRY(weir_run_data_open(t));
+    WEIR_TRY(weir_progress_open(t));
     WEIR_TRY(weir_coll_open(t->set->coll, &t->mesh.all, t->mesh.arena, &t->coll));
     WEIR_TRY(open_model(t));
     WEIR_TRY(open_profile(t));
@@ -418,11 +364,6 @@ void weir_trainer_close(weir_trainer *t)
 uint64_t weir_trainer_hash(const weir_trainer *t)
 {
     return weir_hash(t->param, t->dry ? 0 : t->params * sizeof(float), 0);
-}
-
-weir_err weir_trainer_layers(void *trainer, weir_io *io)
-{
-    return weir_model_state(((weir_trainer *)trainer)->model, io);
 }
 
 weir_err weir_trainer_state(void *trainer, weir_io *io)

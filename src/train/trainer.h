@@ -67,6 +67,11 @@ typedef struct weir_trainer {
     weir_coll_use coll;
     /* ---- data and model ---- */
     weir_data_use data;
+    const struct weir_resumed *resumed; /* the checkpoint to go on from (resume.c); NULL: none */
+    /* what a run's data taught it: one that goes on or is evaluated. NULL: today's data teach */
+    const char *learnt, *learnt_at; /* and the checkpoint that says so */
+    bool test_only;                 /* with it: no training part is needed */
+    const char *lessons;            /* what checkpoints say; NULL: there will be none here */
     weir_plan plan;
     weir_loader *loader;
     weir_model *model;
@@ -141,8 +146,6 @@ weir_err weir_trainer_replicas(weir_trainer *, int *replicas);
 weir_err weir_trainer_check(weir_trainer *);
 /* Everything that continues a run and is not in the parameters, for checkpoints. */
 weir_err weir_trainer_state(void *trainer, weir_io *);
-/* of it, what evaluation needs: the layers' state */
-weir_err weir_trainer_layers(void *trainer, weir_io *);
 /* The metric of a score: its name by the data, its value. */
 const char *weir_trainer_metric(const weir_trainer *);
 double weir_trainer_value(const weir_trainer *, const weir_score *);

@@ -6,7 +6,7 @@
 #include "optim/optim.h"
 
 /* What is to be said once there is somebody to say it to; more than fit are left out. */
-enum { WEIR_WARNED = 4 };
+enum { WEIR_WARNED = 8 };
 typedef struct weir_warned {
     int n;
     char text[WEIR_WARNED][WEIR_WHY_MAX];

@@ -12,7 +12,7 @@ static void use_all(const weir_array *frames, const weir_array *label, const wei
     uint64_t first = 0, last, before = 0;
 
     for (uint64_t f = 0; f < frames->width; f++) {
-        weir_standard_fit(&standard, frames, f, frames->width);
+        weir_standard_set(&standard, weir_scale_fit(frames, f, frames->width));
         for (uint64_t i = 0;
              !weir_standard_check(&standard, frames, f, frames->width) && i < frames->dim[0]; i++)
             check(isfinite(weir_standard_value(&standard, frames, i * frames->width + f)));

@@ -11,7 +11,7 @@ static void use_all(const weir_array *in, const weir_array *label, int64_t class
     float *x = malloc(in->width * sizeof *x);
 
     check(x);
-    weir_standard_fit(&standard, in, 0, 1);
+    weir_standard_set(&standard, weir_scale_fit(in, 0, 1));
     for (uint64_t i = 0; !weir_standard_check(&standard, in, 0, 1) && i < in->dim[0]; i++) {
         int32_t class = weir_array_int(label, i);
         weir_standard_sample(&standard, in, i, x);

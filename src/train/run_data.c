@@ -1,0 +1,108 @@
+/* run_data.c - see run_data.h. */
+#include "train/run_data.h"
+#include "core/hash.h"
+#include "nn/zoo.h"
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- do all ranks run the same thing? ---- */
+
+enum { CONTENTS = 4 };
+typedef struct agreeing {
+    weir_trainer *t;
+    weir_content content[CONTENTS];
+} agreeing;
+
+/* Before anything collective is tried with settings that may differ. */
+static weir_err agree_job(void *arg)
+{
+    agreeing *a = arg;
+    weir_trainer *t = a->t;
+    char more[200];
+
+    snprintf(more, sizeof more, "training-samples %llu\ntest-samples %llu\nclasses %lld\n",
+             (unsigned long long)t->data.facts.count[WEIR_TRAIN],
+             (unsigned long long)t->data.facts.count[WEIR_TEST], (long long)t->data.facts.classes);
+    WEIR_TRY(weir_agree_settings(&t->mesh.all, t->set, more, t->arena));
+    return weir_agree_contents(&t->mesh.all, a->content, CONTENTS, t->arena);
+}
+
+static weir_err hash_model(const weir_trainer *t, uint64_t *hash)
+{
+    weir_zoo_spec spec;
+    char *text;
+    size_t n;
+
+    WEIR_TRY(weir_zoo_find(t->set->model, t->arena, &spec));
+    WEIR_TRY(weir_zoo_read(&spec, &text, &n));
+    *hash = weir_hash(text, n, 0);
+    free(text);
+    return WEIR_OK;
+}
+
+/* Hashes are taken here and not on the comm task, which has signs of life to give. */
+static weir_err agree(weir_trainer *t)
+{
+    const char *learnt = t->learnt ? t->learnt : "";
+    agreeing a = {t,
+                  {{"model file", 0},
+                   {"checkpoint (what its data taught)", weir_hash(learnt, strlen(learnt), 0)},
+                   {"training part", weir_data_hash(&t->data, WEIR_TRAIN)},
+                   {"test part", weir_data_hash(&t->data, WEIR_TEST)}}};
+
+    WEIR_TRY(hash_model(t, &a.content[0].hash));
+    return weir_line_call(t->line, agree_job, &a);
+}
+
+/* ---- what the run was trained on ---- */
+
+static const char *const part_name[WEIR_PARTS] = {"training", "test"};
+
+static void warn_of_change(weir_trainer *t, weir_part part)
+{
+    const struct weir_data_trained *was = &t->data.trained[part];
+    uint64_t count = t->data.facts.count[part];
+
+    if (was->count == count && was->hash == weir_data_hash(&t->data, part))
+        return;
+    weir_warned_add(&t->warned,
+                    "the %s part is not the one that the run had when it was saved (%llu samples "
+                    "then, %llu now): what the training part taught it then is kept%s",
+                    part_name[part], (unsigned long long)was->count, (unsigned long long)count,
+                    part == WEIR_TEST ? "; figures cannot be compared with those before" : "");
+}
+
+/* In a run that learns there are some in the test part only, and the log counts them. */
+static void warn_of_unknown(weir_trainer *t, weir_part part)
+{
+    uint64_t n = t->data.facts.unknown[part];
+
+    if (n)
+        weir_warned_add(&t->warned,
+                        "%llu tokens of the %s part are not in the vocabulary that the run was "
+                        "trained with: they are %s",
+                        (unsigned long long)n, part_name[part],
+                        t->data.facts.left_out ? "left out" : "<unk>");
+}
+
+weir_err weir_run_data_open(weir_trainer *t)
+{
+    weir_data_need need = {.batch = t->set->batch,
+                           .lessons = t->learnt,
+                           .test_only = t->learnt && t->test_only};
+
+    weir_err err = weir_data_open(t->set->data, &need, t->arena, &t->data);
+
+    if (err)
+        return err == WEIR_DAMAGED ? weir_fail_in(err, "%s", t->learnt_at) : err;
+    if (t->mesh.all.size > 1 && !weir_net_simulated(t->net))
+        WEIR_TRY(agree(t));
+    if (!weir_group_leads(&t->mesh.all))
+        return WEIR_OK;
+    for (int part = 0; t->learnt && part < WEIR_PARTS; part++) {
+        if (!t->test_only)
+            warn_of_change(t, (weir_part)part);
+        warn_of_unknown(t, (weir_part)part);
+    }
+    return t->set->out ? weir_data_lessons(&t->data, t->arena, &t->lessons) : WEIR_OK;
+}
