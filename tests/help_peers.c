@@ -21,6 +21,10 @@ const weir_exchange_env *rank_env(rank *r)
     return &r->env;
 }
 
+const double FIRST_RATE = 0.0625;
+
+float first_param(int i) { return (float)(i % 31 - 15) / 32; }
+
 weir_err peer_open(rank *r, weir_net *net, const plan *p)
 {
     weir_bucket *b;
@@ -30,7 +34,7 @@ weir_err peer_open(rank *r, weir_net *net, const plan *p)
     r->t[1] = (weir_tensor){"v", ROWS * COLS, 2000, 2, {20, 100}, true, 1};
     r->t[2] = (weir_tensor){"b", N - 100, 100, 1, {100}, false, 1};
     for (int i = 0; i < N; i++)
-        r->param[i] = (float)(i % 31) / 31 - 0.5f;
+        r->param[i] = first_param(i);
     WEIR_TRY(weir_group_all(net, r->arena, &r->g));
     WEIR_TRY(weir_coll_open("ring:segment=4096", &r->g, r->arena, &r->coll));
     WEIR_TRY(weir_buckets_cut(&(weir_flat){r->t, 3, dry ? NULL : r->param, dry ? NULL : r->grad},
@@ -48,11 +52,12 @@ void make_gradient(rank *r, plan *p, uint64_t step, double rate)
     int me = r->g.me;
 
     for (int i = 0; i < N; i++) {
-        r->grad[i] = (float)((i * 3 + me * 5 + (int)step * 7) % 17) / 17 - 0.45f +
+        r->grad[i] = (float)((i * 3 + me * 5 + (int)step * 7) % 17 - 8) / 16 +
                      (i == (int)step * 11 % N ? 3.0f : 0);
         if (p->pulls)
             r->grad[i] += 0.3f * r->param[i];
         p->input[me][i] += rate * (double)r->grad[i];
+        p->size[me][i] += rate * fabs((double)r->grad[i]);
     }
     for (int i = 0; i < WEIR_NOTES; i++)
         r->grad[N + i] = (float)(1000 * (int)step + 10 * i + me);
@@ -71,7 +76,7 @@ static int behind(plan *p, int me, int steps, int ranks)
 
 weir_err one_step(rank *r, plan *p, uint64_t step)
 {
-    double rate = 0.05 * pow(p->fall, (double)step);
+    double rate = FIRST_RATE * pow(p->fall, (double)step);
     weir_commit c = {.turn = {.step = step, .epochs = (double)step, .rate = rate},
                      .rate = rate,
                      .keep = true};

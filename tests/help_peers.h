@@ -26,6 +26,7 @@ typedef struct plan {
     int said[RANKS];
     float param[RANKS][N], held[RANKS][N], last[RANKS];
     double input[RANKS][N]; /* all gradients times their rates */
+    double size[RANKS][N];  /* and their sizes */
 } plan;
 
 typedef struct rank {
@@ -44,6 +45,11 @@ plan *new_plan(const char *spec, int bound, const char *codec);
 /* A rank's program: opens, calls plan->run, closes. */
 weir_err run_rank(weir_net *, void *plan);
 void all_well(plan *, const char *net, int size);
+
+/* Parameters begin with multiples of 1/32, gradients are multiples of 1/16, and the rate of the
+ * first step is a power of two: as long as the rate stays, all moves and their sums are exact. */
+float first_param(int i);
+extern const double FIRST_RATE;
 
 /* For plan->run. */
 const weir_exchange_env *rank_env(rank *); /* as the rank's group is now */

@@ -10,6 +10,11 @@
 
 /* ---- lock step ---- */
 
+/* A step rounds an element some 9 times: a sum of four, decay, momentum, rate and move; as likely
+ * up as down, each by u / sqrt(3) of it in the root mean square; in 12 steps, in two runs. The
+ * largest of 8,100 elements is within 4 deviations. */
+static const double LOCK_STEP_ROUNDING = 4 * 8.485 * 0x1p-24; /* sqrt(2 * 12 * 9 / 3) = 8.485 */
+
 static void check_lock_step(const char *net, const char *optim, double fall)
 {
     plan *sync = new_plan("allreduce", 0, "none"), *peers = new_plan("peers:bound=0", 0, "none");
@@ -21,7 +26,7 @@ static void check_lock_step(const char *net, const char *optim, double fall)
     all_well(peers, net, 4);
     for (int m = 0; m < 4; m++) {
         assert_memory_equal(peers->param[m], peers->param[0], sizeof peers->param[0]);
-        if (distance(peers->param[m], sync->param[m], N) > 2e-6)
+        if (distance(peers->param[m], sync->param[m], N) > LOCK_STEP_ROUNDING)
             fail_msg("%s over %s: rank %d is %g away from synchronous SGD", optim, net, m,
                      distance(peers->param[m], sync->param[m], N));
     }
@@ -120,25 +125,49 @@ static void repeats_in_sim(void **state)
 
 /* ---- nothing is lost, nothing comes twice ---- */
 
-/* All that went in has been applied or is held back; after draining everybody has applied the
- * same. */
-static void check_conserved(const char *net, const char *codec, double fall, double close)
+/* How far sums may be off where a codec, or a falling rate, makes something that is rounded: on its
+ * way into the parameters an element is scaled, meets what waited and leaves something behind on
+ * each of at most 5 workers, and is added to what came and to the parameters for each of them: 5 *
+ * 5 roundings a step. Nothing is larger than what has gone in so far, times the rate; of those that
+ * send a mean or a norm for all of a row (onebit, sign), than the largest element of it. */
+static double room(const plan *p, bool exact)
+{
+    double most = 0;
+
+    for (int i = 0; i < N && !exact; i++) {
+        double in = 0.5;
+        for (int m = 0; m < RANKS; m++)
+            in += p->size[m][i];
+        most = fmax(most, in);
+    }
+    return p->steps * 25 * 0x1p-24 * most;
+}
+
+/* All that went in has been applied or is held back. */
+static void check_all_there(const plan *p, int ranks, bool exact)
+{
+    double most = room(p, exact);
+
+    for (int i = 0; i < N; i++) {
+        double moved = (double)first_param(i) - (double)p->param[0][i], in = 0;
+        for (int m = 0; m < ranks; m++)
+            in += p->input[m][i] - FIRST_RATE * (double)p->held[m][i];
+        if (!(fabs(moved - in) <= most))
+            fail_msg("%s: element %d moved by %.9g, not by %.9g", p->codec, i, moved, in);
+    }
+}
+
+/* After draining everybody has applied the same. */
+static void check_conserved(const char *net, const char *codec, double fall, bool exact)
 {
     plan *p = new_plan("peers:3", 3, codec);
-    const double base = 0.05; /* the first step's rate */
 
     p->spend = 1e-3;
     p->fall = fall;
     all_well(p, net, 4);
     for (int m = 1; m < 4; m++)
         assert_memory_equal(p->param[m], p->param[0], sizeof p->param[0]);
-    for (int i = 0; i < N; i++) {
-        double moved = (double)((float)(i % 31) / 31 - 0.5f) - (double)p->param[0][i], in = 0;
-        for (int m = 0; m < 4; m++)
-            in += p->input[m][i] - base * (double)p->held[m][i];
-        if (fabs(moved - in) > close)
-            fail_msg("%s over %s: element %d moved by %.9g, not by %.9g", codec, net, i, moved, in);
-    }
+    check_all_there(p, 4, exact);
     /* settled: the sums are the last step's */
     assert_true(p->last[1] == 4 * 1000 * (p->steps - 1) + 6);
     free(p);
@@ -146,16 +175,26 @@ static void check_conserved(const char *net, const char *codec, double fall, dou
 
 static void conserved(void **state)
 {
-    const char *codecs[] = {
-        "none",   "topk:density=0.02", "strom", "strom:tau=0.5", "redsync:warmup=3",
-        "onebit", "int8:residual=yes", "sign"};
+    static const struct {
+        const char *codec;
+        bool exact; /* sends numbers as they are */
+    } trial[] = {{"none", true},
+                 {"topk:density=0.02", true},
+                 {"dgc:warmup=0", true},
+                 {"strom", false},
+                 {"strom:tau=0.5", true},
+                 {"redsync:warmup=3", false},
+                 {"redsync:quantise=no,warmup=0", true},
+                 {"onebit", false},
+                 {"int8:residual=yes", false},
+                 {"sign", false}};
 
     (void)state;
-    for (size_t i = 0; i < sizeof codecs / sizeof *codecs; i++)
-        check_conserved("sim:slow=1x4,draw=gamma,cv=0.5", codecs[i], 1, 4e-6);
+    for (size_t i = 0; i < sizeof trial / sizeof *trial; i++)
+        check_conserved("sim:slow=1x4,draw=gamma,cv=0.5", trial[i].codec, 1, trial[i].exact);
     /* what is held back is so in moves, whatever the rate does */
-    check_conserved("sim:slow=1x4", "strom", 0.9, 4e-6);
-    check_conserved("zmq", "topk:density=0.02", 1, 4e-6);
+    check_conserved("sim:slow=1x4", "strom", 0.9, false);
+    check_conserved("zmq", "topk:density=0.02", 1, true);
 }
 
 /* Rank 3 goes: the others take over what it held back, and go on. */
@@ -190,14 +229,9 @@ static void a_leaver_hands_over(void **state)
     all_well(p, "sim:slow=1x4,draw=gamma,cv=0.5", 4);
     for (int m = 1; m < 3; m++)
         assert_memory_equal(p->param[m], p->param[0], sizeof p->param[0]);
-    for (int i = 0; i < N; i++) {
-        double moved = (double)((float)(i % 31) / 31 - 0.5f) - (double)p->param[0][i], in = 0;
-        for (int m = 0; m < 4; m++)
-            in += p->input[m][i] - 0.05 * (double)p->held[m][i];
+    for (int i = 0; i < N; i++)
         assert_true(p->held[3][i] == 0);
-        if (fabs(moved - in) > 4e-6)
-            fail_msg("element %d moved by %.9g, not by %.9g", i, moved, in);
-    }
+    check_all_there(p, 4, true);
     free(p);
 }
 
@@ -267,15 +301,10 @@ static void groups_change(void **state)
         all_well(p, "sim:slow=1x4,draw=gamma,cv=0.5", 6);
         for (int m = 1; m < 5; m++)
             assert_memory_equal(p->param[m], p->param[0], sizeof p->param[0]);
-        for (int i = 0; i < N; i++) {
-            double moved = (double)((float)(i % 31) / 31 - 0.5f) - (double)p->param[0][i], in = 0;
-            for (int m = 0; m < 5; m++) {
-                in += p->input[m][i] - 0.05 * (double)p->held[m][i];
+        for (int m = 0; m < 5; m++)
+            for (int i = 0; i < N; i++)
                 waits += fabs((double)p->held[m][i]);
-            }
-            if (fabs(moved - in) > 4e-6)
-                fail_msg("%s: element %d moved by %.9g, not by %.9g", codecs[c], i, moved, in);
-        }
+        check_all_there(p, 5, !strncmp(codecs[c], "topk", 4));
         assert_true(waits > 0);
         free(p);
     }
