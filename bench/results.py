@@ -65,26 +65,23 @@ def rounded(value):
     return float(f'{value:.5g}') if isinstance(value, float) else value
 
 
-def name_of(program):
-    return os.path.basename(program)
-
-
 def keep(a, rows):
     """as the options say: what was measured, as data"""
     if a.json:
         with open(a.json, 'w') as f:
             json.dump(rows, f, indent=1)
     if a.record:
-        record(name_of(sys.argv[0]), rows)
+        record(os.path.basename(sys.argv[0]), rows)
 
 
-def record(bench, rows):
+def record(bench, rows, command=None):
+    """a line a row; then the tables"""
     given = [w for w in sys.argv[1:] if w != '--record']
     about = dict(
         bench=bench,
         machine=machine(),
         commit=commit(),
-        command=shlex.join([f'bench/{bench}', *given]),
+        command=command or shlex.join([f'bench/{bench}', *given]),
         date=datetime.date.today().isoformat(),
     )
     os.makedirs(FOLDER, exist_ok=True)
@@ -92,3 +89,8 @@ def record(bench, rows):
         for figures in rows:
             own = {k: rounded(v) for k, v in figures.items()}
             f.write(json.dumps(dict(about, figures=own)) + '\n')
+    make_tables()
+
+
+def make_tables():
+    subprocess.run([os.path.join(ROOT, 'bench/tables')], check=True)
