@@ -5,10 +5,12 @@
  * is (replica, stage, part). Its groups are
  *
  *   all      everybody in this generation: verdicts, notes, hashes
- *   same     holders of this rank's part of the model: sums of gradients. As every rank holds all
- * of the model, it is `all` itself inside   of a group, those on this rank's machine; and outside:
- * one of each machine. Made by whoever crosses machines in two levels (coll/hier.c,
- * exchange/hier.c)
+ *   same     holders of this rank's part of the model: sums of gradients
+ *   inside   of a group: those on this rank's machine
+ *   outside  of a group: one of each machine
+ *
+ * As yet every rank holds all of the model, and `same` is `all` itself. Inside and outside are made
+ * for whoever crosses machines in two levels (coll/hier.c, exchange/hier.c).
  *
  * What is to come fits in here, with its first user. Pipelines: members lie so that parts of a
  * layer are next to each other, then the stages of a replica; `same` is then every (stages x
@@ -26,10 +28,15 @@
  * mean the first.
  *
  * The arena of a generation has all that belongs to its groups: the groups, what collectives and
- * exchanges keep for them, memory in common with others. Whoever has something in flight there
- * takes it back by weir_arena_later: so the next generation begins with nothing of the last,
- * however often groups change. What outlives a generation (parameters, what is held back) lies
- * elsewhere. */
+ * exchanges keep for them, memory in common with others. An exchange lets go of it in `close`;
+ * others that hold more than memory there say so by weir_arena_later. So the next generation begins
+ * with nothing of the last, however often groups change. What outlives a generation (parameters,
+ * what is held back) lies elsewhere. Groups change in this order, on the comm task:
+ *
+ *   hand_over and close   of the exchange (exchange.h)
+ *   weir_mesh_renew       on those who are in the next generation, weir_mesh_close on the others
+ *   weir_coll_open        and the memory in which it sums gradients, from the new arena
+ *   regroup               of the exchange */
 #ifndef WEIR_NET_MESH_H
 #define WEIR_NET_MESH_H
 #include "net/net.h"

@@ -1,0 +1,410 @@
+/* A thousand times one of four workers goes, hands over what it holds back, and comes back: 4 to 3
+ * to 4. Each generation of groups does an all-reduce and a step; none leaves anything behind. In
+ * the simulated world and among real peers (ranks as threads of this process, over sockets and
+ * common memory).
+ *
+ * Conserved: what was put in is, to the last bit, what moved the weights and what is held back.
+ * Gradients are whole numbers and the rate is a power of two, so no sum is rounded.
+ *
+ * Arenas: a generation takes as many bytes as the last one with the same members; what is for life
+ * does not grow at all.
+ *
+ * Heap: grows by less than the least that an arena gives (64 bytes), once a regrouping. Among real
+ * peers also by what ZeroMQ puts aside when a queue of its own is first used up: 256 messages of 64
+ * bytes, for each of two ways, two paths and both ends of six links.
+ *
+ * Resident: grows by less than a page a regrouping; one arena alone takes sixteen.
+ *
+ * In common: of each rank at most one generation's memory is mapped, in two pieces: a room and a
+ * region for the gradient, or two rooms, inside and outside of its machine.
+ *
+ * Descriptors: grow by at most the one that each rank may be passing on at the time. */
+#include "core/vec.h"
+#include "exchange/exchange.h"
+#include "help_ranks.h"
+#include "net/mesh.h"
+#include <dirent.h>
+#include <malloc.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#ifndef __has_feature
+#define __has_feature(x) 0
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || \
+    __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+/* what is freed stays resident there, and is looked after by them */
+enum { CYCLES = 40, WATCHED = 0 };
+#else
+enum { CYCLES = 1000, WATCHED = 1 };
+#endif
+enum { RANKS = 4, N = 3100, REGROUPINGS = 2 * CYCLES, WINDOW = 16, LEAST = 64, PAGE = 4096 };
+enum { OWN_MAPPINGS = 2, WATCHER = 1 };
+enum { LINKS = RANKS * (RANKS - 1) / 2, QUEUES = 2 * 2 * 2 * LINKS, ASIDE = 256 * 64 + 64 };
+static const float RATE = 1.0f / 128;
+
+/* What one of them sees of the whole process: the least of some cycles, as messages come and go. */
+typedef struct sight {
+    size_t heap, resident, mapped, descriptors;
+} sight;
+
+typedef struct job {
+    const char *exchange, *codec, *coll;
+    sight begin, end;
+    atomic_int most_mapped;
+    float param[N];
+    double put[RANKS][N], held[RANKS][N];
+} job;
+
+typedef struct rank {
+    job *j;
+    int me; /* in the net */
+    weir_mesh mesh;
+    weir_coll_use coll;
+    weir_arena *life;
+    weir_tensor t[3];
+    float param[N], *grad;
+    weir_bucket *bucket;
+    weir_lane *lane;
+    int lanes;
+    const weir_exchange *x;
+    void *self;
+    uint64_t step;
+    size_t life_bytes, bytes[RANKS][2]; /* of a generation: who is about to go, or has gone */
+} rank;
+
+/* ---- what the process holds ---- */
+
+static size_t descriptors(void)
+{
+    DIR *d = opendir("/proc/self/fd");
+    size_t n = 0;
+
+    while (d && readdir(d))
+        n++;
+    if (d)
+        closedir(d);
+    return n;
+}
+
+/* Pieces of common memory: a piece stands in several lines, one of which is its beginning. */
+static size_t mapped(void)
+{
+    FILE *f = fopen("/proc/self/maps", "re");
+    char line[512];
+    size_t n = 0;
+
+    while (f && fgets(line, sizeof line, f))
+        n += strstr(line, " 00000000 ") && strstr(line, "/memfd:");
+    if (f)
+        fclose(f);
+    return n;
+}
+
+static size_t resident(void)
+{
+    FILE *f = fopen("/proc/self/statm", "re");
+    size_t size = 0, pages = 0;
+
+    if (f && fscanf(f, "%zu %zu", &size, &pages) != 2)
+        pages = 0;
+    if (f)
+        fclose(f);
+    return pages * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+static size_t least(size_t seen, size_t now) { return seen && seen < now ? seen : now; }
+
+static void look(sight *s)
+{
+    struct mallinfo2 m = mallinfo2();
+
+    s->heap = least(s->heap, m.uordblks + m.hblkhd);
+    s->resident = least(s->resident, resident());
+    s->descriptors = least(s->descriptors, descriptors());
+    s->mapped = least(s->mapped, mapped());
+}
+
+/* ---- one rank ---- */
+
+static weir_exchange_env env(rank *r)
+{
+    return (weir_exchange_env){.same = r->mesh.same,
+                               .all = &r->mesh.all,
+                               .coll = &r->coll,
+                               .lane = r->lane,
+                               .lanes = r->lanes,
+                               .arena = r->life,
+                               .group_arena = r->mesh.arena,
+                               .seed = 7};
+}
+
+static weir_err make_lanes(rank *r)
+{
+    const weir_plug *plug;
+
+    r->t[0] = (weir_tensor){"u", 0, 2000, 2, {20, 100}, true, 0};
+    r->t[1] = (weir_tensor){"w", 2000, 1000, 2, {10, 100}, true, 1};
+    r->t[2] = (weir_tensor){"b", 3000, 100, 1, {100}, false, 1};
+    WEIR_TRY(weir_buckets_cut(r->t, 3, &(weir_cut_rules){.bytes = 4096, .small = WEIR_SMALL},
+                              r->param, r->grad, r->life, &r->bucket, &r->lanes));
+    WEIR_TRY(weir_lanes_make(r->bucket, r->lanes, r->j->codec, "sgd", r->life, &r->lane));
+    r->lane[r->lanes - 1].notes = WEIR_NOTES;
+    WEIR_TRY(weir_plug_find(weir_exchanges, "exchange", r->j->exchange, &plug));
+    r->x = (const weir_exchange *)plug;
+    return weir_plug_make(plug, "exchange", r->j->exchange, r->life, &r->self);
+}
+
+/* Groups are new: so are the collective, and the memory in which it sums gradients. */
+static weir_err enter(rank *r, int from)
+{
+    weir_exchange_env e;
+    void *grad;
+    bool first = !r->self;
+
+    WEIR_TRY(weir_coll_open(r->j->coll, &r->mesh.all, r->mesh.arena, &r->coll));
+    WEIR_TRY(weir_coll_memory(&r->coll, &r->mesh.all, (N + WEIR_NOTES) * sizeof(float),
+                              r->mesh.arena, &grad));
+    r->grad = grad;
+    if (first)
+        WEIR_TRY(make_lanes(r));
+    for (int i = 0; i < r->lanes; i++)
+        r->bucket[i].grad = r->grad + r->bucket[i].at;
+    e = env(r);
+    WEIR_TRY((first ? r->x->init : r->x->regroup)(r->self, &e));
+    /* who comes back has old weights */
+    return weir_broadcast(&r->coll, &r->mesh.all, from, r->param, sizeof r->param);
+}
+
+/* Of every 15 steps in a row they come to 0, so that weights stay small. */
+static float gradient(int rank, uint64_t step, int i)
+{
+    return (float)((i * 7 + rank * 5 + (int)(step % 15) * 4 + i * i % 11) % 15 - 7);
+}
+
+static weir_err one_step(rank *r)
+{
+    weir_commit c = {.turn = {.step = r->step, .epochs = 10, .rate = (double)RATE},
+                     .rate = (double)RATE,
+                     .keep = true};
+
+    if (r->x->settle)
+        WEIR_TRY(r->x->settle(r->self, c.turn));
+    for (int i = 0; i < N + WEIR_NOTES; i++)
+        r->grad[i] = gradient(r->me, r->step, i);
+    for (int i = 0; i < N; i++)
+        r->j->put[r->me][i] += (double)r->grad[i];
+    for (int i = 0; i < r->lanes; i++)
+        WEIR_TRY(r->x->bucket(r->self, &r->lane[i], c.turn));
+    WEIR_TRY(r->x->finish(r->self, &c));
+    c.turn.step++;
+    return r->x->settle ? r->x->settle(r->self, c.turn) : WEIR_OK;
+}
+
+static weir_err sum_up(rank *r)
+{
+    float x[5] = {1, 2, 3, (float)r->me, (float)r->step};
+    float who = 0, size = (float)r->mesh.all.size;
+
+    for (int i = 0; i < r->mesh.all.size; i++)
+        who += (float)r->mesh.all.member[i];
+    WEIR_TRY(weir_allreduce(&r->coll, &r->mesh.all, x, 5, &weir_sum_f32));
+    CHECK(x[0] == size && x[1] == 2 * size && x[2] == 3 * size && x[3] == who);
+    CHECK(x[4] == size * (float)r->step);
+    return WEIR_OK;
+}
+
+/* Arenas hold what they held when the same one went. */
+static weir_err check_bytes(rank *r, int goes, bool gone)
+{
+    size_t *bytes = &r->bytes[goes][gone], now = weir_arena_bytes(r->mesh.arena);
+
+    if (!*bytes)
+        *bytes = now;
+    if (!r->life_bytes)
+        r->life_bytes = weir_arena_bytes(r->life);
+    CHECK(now == *bytes);
+    CHECK(weir_arena_bytes(r->life) == r->life_bytes);
+    return WEIR_OK;
+}
+
+static void watch(rank *r, int cycle)
+{
+    int now = (int)mapped();
+
+    if (cycle >= WINDOW && cycle < 2 * WINDOW)
+        look(&r->j->begin);
+    if (cycle >= CYCLES - WINDOW)
+        look(&r->j->end);
+    if (now > atomic_load(&r->j->most_mapped))
+        atomic_store(&r->j->most_mapped, now);
+}
+
+/* ---- generations ---- */
+
+static weir_err generation(rank *r, int goes, bool gone)
+{
+    WEIR_TRY(sum_up(r));
+    WEIR_TRY(one_step(r));
+    r->step++;
+    return check_bytes(r, goes, gone);
+}
+
+static int others(int goes, int *stay)
+{
+    int n = 0;
+
+    for (int i = 0; i < RANKS; i++)
+        if (i != goes)
+            stay[n++] = i;
+    return n;
+}
+
+static weir_err cycle(rank *r, int c)
+{
+    static const int all[] = {0, 1, 2, 3};
+    int goes = c % RANKS, stay[RANKS], n = others(goes, stay);
+
+    WEIR_TRY(generation(r, goes, false));
+    if (r->me == WATCHER)
+        watch(r, c);
+    WEIR_TRY(r->x->hand_over(r->self, stay, n));
+    r->x->close(r->self);
+    if (r->me == goes) {
+        weir_mesh_close(&r->mesh);
+        r->step++; /* as the others do */
+    } else {
+        WEIR_TRY(weir_mesh_renew(&r->mesh, 2 * c + 1, stay, n));
+        WEIR_TRY(enter(r, 0));
+        WEIR_TRY(generation(r, goes, true));
+        WEIR_TRY(r->x->hand_over(r->self, stay, n)); /* nobody goes: nothing is handed over */
+        r->x->close(r->self);
+    }
+    WEIR_TRY(weir_mesh_renew(&r->mesh, 2 * c + 2, all, RANKS));
+    return enter(r, stay[0]);
+}
+
+static weir_err work(rank *r)
+{
+    WEIR_TRY(enter(r, 0));
+    for (int c = 0; c < CYCLES; c++)
+        WEIR_TRY(cycle(r, c));
+    for (const weir_lane *l = r->lane; l < r->lane + r->lanes; l++)
+        for (size_t i = 0; i < l->bucket->n; i++)
+            r->j->held[r->me][l->bucket->at + i] = l->held.now ? (double)l->held.now[i] : 0;
+    if (r->me == 0)
+        memcpy(r->j->param, r->param, sizeof r->param);
+    return WEIR_OK;
+}
+
+static weir_err run_rank(weir_net *net, void *arg)
+{
+    weir_arena *life = weir_arena_new();
+    rank *r = WEIR_NEW(life, rank, 1);
+    char why[WEIR_WHY_MAX];
+    weir_err err;
+
+    *r = (rank){.j = arg, .me = weir_net_rank(net), .life = life};
+    err = weir_mesh_open(&r->mesh, net);
+    if (!err)
+        err = work(r);
+    snprintf(why, sizeof why, "%s", weir_why_text());
+    if (r->self)
+        r->x->close(r->self);
+    weir_mesh_close(&r->mesh);
+    weir_arena_free(life);
+    return err ? weir_fail(err, "%s", why) : WEIR_OK;
+}
+
+/* ---- the laws ---- */
+
+static void check_conserved(const job *j)
+{
+    for (int i = 0; i < N; i++) {
+        double put = 0, held = 0, moved = -(double)j->param[i] / (double)RATE;
+        for (int m = 0; m < RANKS; m++) {
+            put += j->put[m][i];
+            held += j->held[m][i];
+        }
+        if (moved + held != put)
+            fail_msg("element %d: %g was put in, %g has moved the weights, %g is held back", i, put,
+                     moved, held);
+    }
+}
+
+static void check_memory(const job *j, size_t before, bool real)
+{
+    const sight *a = &j->begin, *b = &j->end;
+
+    if (b->heap >= a->heap + LEAST * REGROUPINGS + (real ? QUEUES * ASIDE : 0))
+        fail_msg("the heap had %zu bytes, and has %zu", a->heap, b->heap);
+    if (b->resident >= a->resident + PAGE * REGROUPINGS)
+        fail_msg("%zu bytes were resident, %zu are", a->resident, b->resident);
+    if (b->descriptors > a->descriptors + RANKS)
+        fail_msg("there were %zu descriptors, there are %zu", a->descriptors, b->descriptors);
+    if (descriptors() != before)
+        fail_msg("there were %zu descriptors before, there are %zu after", before, descriptors());
+}
+
+typedef struct setting {
+    const char *net, *exchange, *codec, *coll;
+    bool exact;  /* the codec sends whole numbers: nothing is rounded */
+    bool common; /* some of it goes through memory that several see */
+} setting;
+
+static void check(setting s)
+{
+    job *j = calloc(1, sizeof *j);
+    size_t before = descriptors();
+
+    j->exchange = s.exchange;
+    j->codec = s.codec;
+    j->coll = s.coll;
+    ranks_all_ok(&(ranks){.net = s.net, .size = RANKS, .fn = run_rank, .arg = j});
+    if (s.exact)
+        check_conserved(j);
+    if (WATCHED)
+        check_memory(j, before, !ranks_simulated(s.net));
+    assert_true(s.common ? j->most_mapped >= OWN_MAPPINGS : j->most_mapped == 0);
+    if (j->most_mapped > OWN_MAPPINGS * RANKS)
+        fail_msg("%d pieces of common memory were mapped at once", j->most_mapped);
+    assert_true(mapped() == 0);
+    free(j);
+}
+
+#define WHOLE "strom:tau=4,warmup=0"
+
+static void simulated(void **state)
+{
+    (void)state;
+    for (weir_plugs x = weir_exchanges; *x; x++)
+        if (((const weir_exchange *)*x)->regroup)
+            check((setting){"sim", (*x)->name, WHOLE, "ring", true, false});
+    check((setting){"sim:machine=2", "allreduce:hier=yes", WHOLE, "hier", true, false});
+    check((setting){"sim", "allreduce", "onebit:warmup=0", "auto", false, false});
+}
+
+static void among_peers(void **state)
+{
+    (void)state;
+    for (weir_plugs x = weir_exchanges; *x; x++)
+        if (((const weir_exchange *)*x)->regroup)
+            check((setting){"zmq", (*x)->name, WHOLE, "shm", true, true});
+    check((setting){"zmq", "allreduce:hier=yes,each=2", WHOLE, "ring", true, true});
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(simulated), cmocka_unit_test(among_peers)};
+
+    mallopt(M_ARENA_MAX, 1); /* mallinfo2 knows of no other */
+    if (argc > 1)
+        cmocka_set_test_filter(argv[1]);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
