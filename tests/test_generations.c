@@ -256,6 +256,15 @@ static weir_err generation(rank *r, int goes, bool gone)
     return check_bytes(r, goes, gone);
 }
 
+/* Who goes has given away all that it held back. */
+static weir_err check_empty(const rank *r)
+{
+    for (const weir_lane *l = r->lane; l < r->lane + r->lanes; l++)
+        for (size_t i = 0; l->held.now && i < l->bucket->n; i++)
+            CHECK(l->held.now[i] == 0);
+    return WEIR_OK;
+}
+
 static int others(int goes, int *stay)
 {
     int n = 0;
@@ -277,6 +286,7 @@ static weir_err cycle(rank *r, int c)
     WEIR_TRY(r->x->hand_over(r->self, stay, n));
     r->x->close(r->self);
     if (r->me == goes) {
+        WEIR_TRY(check_empty(r));
         weir_mesh_close(&r->mesh);
         r->step++; /* as the others do */
     } else {
