@@ -17,7 +17,7 @@
  *
  * settle: waits for all letters, applies them, and compares what was applied: the checksums of all
  * letters, added up, must be the same on all ranks, and their weights the same but for rounding.
- * Then rank 0's are taken by all.
+ * Then the first member's are taken by all.
  *
  * Momentum and decay are the sender's: it adds its share of the pull on its own weights to its
  * gradient. A bound on the norm is kept by each worker, at 1/sqrt(p) of it, before its letters are
