@@ -19,7 +19,7 @@
  * region for the gradient, or two rooms, inside and outside of its machine.
  *
  * Descriptors: grow by at most the one that each rank may be passing on at the time. */
-#include "core/vec.h"
+#include "exchange/buckets.h"
 #include "exchange/exchange.h"
 #include "help_ranks.h"
 #include "net/mesh.h"
@@ -152,8 +152,9 @@ static weir_err make_lanes(rank *r)
     r->t[0] = (weir_tensor){"u", 0, 2000, 2, {20, 100}, true, 0};
     r->t[1] = (weir_tensor){"w", 2000, 1000, 2, {10, 100}, true, 1};
     r->t[2] = (weir_tensor){"b", 3000, 100, 1, {100}, false, 1};
-    WEIR_TRY(weir_buckets_cut(r->t, 3, &(weir_cut_rules){.bytes = 4096, .small = WEIR_SMALL},
-                              r->param, r->grad, r->life, &r->bucket, &r->lanes));
+    WEIR_TRY(weir_buckets_cut(&(weir_flat){r->t, 3, r->param, r->grad},
+                              &(weir_cut_rules){.bytes = 4096, .small = WEIR_SMALL}, r->life,
+                              &r->bucket, &r->lanes));
     WEIR_TRY(weir_lanes_make(r->bucket, r->lanes, r->j->codec, "sgd", r->life, &r->lane));
     r->lane[r->lanes - 1].notes = WEIR_NOTES;
     WEIR_TRY(weir_plug_find(weir_exchanges, "exchange", r->j->exchange, &plug));
