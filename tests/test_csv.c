@@ -60,7 +60,9 @@ static void check_target(const weir_data_use *use, const int row[ROWS])
     for (int part = 0, at = 0; part < WEIR_PARTS; part++) {
         weir_batch b = idx_get(use, (weir_part)part, 0, (int)use->facts.count[part], 0);
         for (int i = 0; i < b.n; i++, at++)
-            assert_float_equal(b.value[i] * use->facts.value_scale + mean, cell(row[at], 2), 1e-3);
+            /* rounded to a float once, before it is scaled back */
+            assert_float_equal(b.value[i] * use->facts.value_scale + mean, cell(row[at], 2),
+                               0x1p-23 * (fabs(cell(row[at], 2)) + fabs(mean)));
     }
 }
 
@@ -85,8 +87,9 @@ static void columns_are_standardised_by_the_training_rows(void **unused)
             double x = col < 2 ? b.x[2 * i + col] : b.value[i];
             sum += x, squares += x * x;
         }
-        assert_float_equal(sum / 36, 0, 1e-6);
-        assert_float_equal(squares / 36, 1, 1e-6);
+        /* of 36 numbers none is beyond 6 deviations, and each is a float: its last bit */
+        assert_float_equal(sum / 36, 0, 6 * 0x1p-24);
+        assert_float_equal(squares / 36, 1, 2 * 0x1p-24);
     }
     weir_data_close(&use);
 }
