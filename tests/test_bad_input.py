@@ -97,10 +97,11 @@ def test_text_errors(tmp_path):
     ]
     (d / 'train.txt').write_text('the cat sat on the mat\n' * 40)
     (d / 'valid.txt').write_text('the mat sat\n' * 10)
-    (d / 'test.txt').write_text('the cat sat\n' * 5 + 'the dog sat\n' * 5)
-    fails(17, *run, says=['test.txt', '6', 'dog'])
-    with open(d / 'train.txt', 'a') as f:
-        f.write('<unk> sat\n')
+    (d / 'test.txt').write_text(' \n')
+    fails(16, *run, says=['test.txt', '1 tokens', '5'])
+    (d / 'test.txt').write_text(' ')
+    fails(17, *run, says=['test.txt', 'no text'])
+    (d / 'test.txt').write_text('the cat sat\n' * 5)
     weir(*run)
     packed = gzip.compress((d / 'train.txt').read_bytes())
     (d / 'train.txt').unlink()

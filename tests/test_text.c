@@ -69,7 +69,7 @@ static void streams_are_contiguous_and_apart(void **unused)
     assert_int_equal(use.facts.count[WEIR_TRAIN], 91);
     weir_data_close(&use);
     assert_int_equal(idx_open("tokens:%s,length=10", 92, &use), WEIR_MISFIT);
-    assert_non_null(strstr(weir_why_text(), "too few for 92 streams"));
+    assert_non_null(strstr(weir_why_text(), "92 streams of length=10 and a token more need 1012"));
 }
 
 /* Over an epoch every window of every stream once; step k is window k of all streams, stream i at

@@ -11,13 +11,16 @@ static weir_err cut(weir_sequence *s, uint64_t streams, uint64_t length, bool fe
 
     if (fewer && most && streams > most)
         streams = most;
-    if (!most || streams > most)
+    if (!most || streams > most) {
+        uint64_t needed = fewer ? 1 : streams;
         return weir_fail(WEIR_MISFIT,
-                         "%s: %llu tokens are too few for %llu streams of one window of %llu and "
-                         "the token behind it; "
-                         "give a smaller batch or length",
-                         s->name, (unsigned long long)s->tokens, (unsigned long long)streams,
-                         (unsigned long long)length);
+                         "%s: %llu tokens are too few: %llu stream%s of length=%llu and a token "
+                         "more need %llu; give a smaller %slength",
+                         s->name, (unsigned long long)s->tokens, (unsigned long long)needed,
+                         needed == 1 ? "" : "s", (unsigned long long)length,
+                         (unsigned long long)(needed * (length + 1)),
+                         needed == 1 ? "" : "--batch or ");
+    }
     s->streams = streams;
     s->each = s->tokens / streams;
     s->windows = (s->each - 1) / length;
