@@ -1,12 +1,15 @@
 /* help_small.c - see help_small.h. */
 #include "help_small.h"
 #include "exchange/buckets.h"
+#include "train/refuse.h"
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <cmocka.h>
+
+static const char OPTIM[] = "sgd:momentum=0.9";
 
 const char *small_run(int size, weir_err (*fn)(weir_net *, void *), void *arg)
 {
@@ -30,13 +33,17 @@ const weir_exchange *small_exchange(const char *spec)
                                                                    : (const weir_exchange *)plug;
 }
 
-bool small_fits(const weir_exchange *x, const char *codec)
+bool small_fits(const char *exchange, const char *codec)
 {
-    const weir_plug *plug;
+    weir_settings set = {.exchange = exchange, .codec = codec, .optim = OPTIM, .net = "sim"};
+    weir_arena *a = weir_arena_new();
+    weir_facts facts;
 
-    assert_int_equal(weir_plug_find(weir_codecs, "codec", codec, &plug), WEIR_OK);
-    return !weir_exchange_refuse(x, (const weir_codec *)plug, &weir_optim_sgd, &(weir_net_facts){0},
-                                 2);
+    assert_int_equal(weir_facts_read(&set, a, &facts), WEIR_OK);
+    facts.ranks = 2;
+    bool refused = weir_refuse(&facts);
+    weir_arena_free(a);
+    return !refused;
 }
 
 uint64_t small_fold(const float *x, size_t n)
@@ -64,8 +71,7 @@ weir_err small_make(small *s, const char *codec, const char *exchange, weir_grou
     WEIR_TRY(weir_buckets_cut(&(weir_flat){s->t, 3, s->param, s->grad},
                               &(weir_cut_rules){.bytes = 32768, .small = WEIR_SMALL}, a, &b,
                               &s->lanes));
-    WEIR_TRY(
-        weir_lanes_make(b, s->lanes, codec, s->plain ? "sgd" : "sgd:momentum=0.9", a, &s->lane));
+    WEIR_TRY(weir_lanes_make(b, s->lanes, codec, s->plain ? "sgd" : OPTIM, a, &s->lane));
     s->lane[s->lanes - 1].notes = WEIR_NOTES;
     WEIR_TRY(weir_plug_make(&x->plug, "exchange", exchange, a, self));
     return x->init(*self, &(weir_exchange_env){g, g, coll, s->lane, s->lanes, a, a});

@@ -25,9 +25,10 @@ typedef struct small_hash {
  * error is not the loss of another. */
 const char *small_run(int size, weir_err (*fn)(weir_net *, void *), void *arg);
 
-/* The exchange that a spec names; NULL: there is none. And whether it takes that codec. */
+/* The exchange that a spec names; NULL: there is none. And whether it goes together with that
+ * codec. */
 const weir_exchange *small_exchange(const char *spec);
-bool small_fits(const weir_exchange *, const char *codec);
+bool small_fits(const char *exchange, const char *codec);
 
 weir_err small_make(small *, const char *codec, const char *exchange, weir_group *, weir_coll_use *,
                     weir_arena *, const weir_exchange *, void **self);

@@ -3,6 +3,7 @@
  * are exact. */
 #include "help_held.h"
 #include "train/gather.h"
+#include "train/refuse.h"
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -63,12 +64,17 @@ static void all_are_tried(void **state)
 
 static bool goes_together(const held_job *j)
 {
-    const weir_plug *codec, *optim;
+    weir_settings set = {.exchange = j->exchange,
+                         .codec = j->codec,
+                         .optim = j->optim,
+                         .net = "sim"};
+    weir_arena *a = weir_arena_new();
+    weir_facts facts;
 
-    assert_int_equal(weir_plug_find(weir_codecs, "codec", j->codec, &codec), WEIR_OK);
-    assert_int_equal(weir_plug_find(weir_optims, "optimiser", j->optim, &optim), WEIR_OK);
-    return !weir_exchange_refuse(held_exchange(j), (const weir_codec *)codec,
-                                 (const weir_optim *)optim, &(weir_net_facts){0}, 4);
+    assert_int_equal(weir_facts_read(&set, a, &facts), WEIR_OK);
+    bool refused = weir_refuse(&facts);
+    weir_arena_free(a);
+    return !refused;
 }
 
 /* What was sent and is held back is what went in. And what changes hands is as much as before: what

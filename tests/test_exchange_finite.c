@@ -119,7 +119,7 @@ static void check_all_spoilt(const weir_exchange *x, float bad)
     spoilt f = {.exchange = x->plug.name, .bad = bad};
 
     for (weir_plugs p = weir_codecs; *p; p++)
-        if (small_fits(x, f.codec = (*p)->name)) {
+        if (small_fits(x->plug.name, f.codec = (*p)->name)) {
             f.at = SMALL_V + 50; /* with the end of w in one bucket */
             check_spoilt(f, "v");
             f.at = SMALL_V - 1;
@@ -161,7 +161,7 @@ static void too_large(void **state)
                         .at = EVERYWHERE};
             ranks r = {.size = 2, .timeout = 10, .stall = 60, .fn = nan_rank, .arg = &f};
             bool drifts = small_exchange(f.exchange)->drifts;
-            if (!small_fits(small_exchange(f.exchange), f.codec))
+            if (!small_fits(f.exchange, f.codec))
                 continue;
             ranks_run(&r);
             for (int i = 0; i < 2; i++) {

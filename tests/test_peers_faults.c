@@ -119,44 +119,6 @@ static void damaged_letters(void **state)
     }
 }
 
-static void refusals(void **state)
-{
-    weir_net_facts facts = {0};
-
-    (void)state;
-    for (weir_plugs c = weir_codecs; *c; c++)
-        for (weir_plugs o = weir_optims; *o; o++) {
-            const weir_codec *codec = (const weir_codec *)*c;
-            if (!strcmp((*c)->name, "auto")) /* a choice is refused for a reason of its own */
-                continue;
-            const char *why = weir_exchange_refuse(&weir_exchange_peers, codec,
-                                                   (const weir_optim *)*o, &facts, 4);
-            bool fits = codec->rounds == 1 && !codec->chooses && !strcmp((*o)->name, "sgd");
-            assert_null(weir_exchange_refuse(&weir_exchange_allreduce, codec,
-                                             (const weir_optim *)*o, &facts, 4));
-            if ((why == NULL) != fits)
-                fail_msg("%s and %s: %s", (*c)->name, (*o)->name, why ? why : "not refused");
-            if (strcmp((*o)->name, "sgd"))
-                assert_says(why, "sgd");
-        }
-}
-
-/* Momentum behind the codec there is none. */
-static void correct_no(void **state)
-{
-    plan *p = new_plan("peers", 4, "strom:correct=no");
-    ranks r = {.net = "sim", .size = 2, .fn = run_rank, .arg = p};
-
-    (void)state;
-    p->optim = "sgd:momentum=0.5";
-    ranks_run(&r);
-    for (int m = 0; m < 2; m++) {
-        assert_int_equal(r.err[m], WEIR_MISFIT);
-        assert_says(r.why[m], "correct=no");
-    }
-    free(p);
-}
-
 /* What a letter of a falling rate left behind is as much as before when it is seen as gradients; of
  * a rate that is nearly gone, no more than 16 times as much. */
 static void held_in_units(void **state)
@@ -211,8 +173,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_lost_peer_is_named), cmocka_unit_test(a_replica_that_differs_is_named),
-        cmocka_unit_test(damaged_letters),      cmocka_unit_test(refusals),
-        cmocka_unit_test(correct_no),           cmocka_unit_test(held_in_units),
+        cmocka_unit_test(damaged_letters),      cmocka_unit_test(held_in_units),
         cmocka_unit_test(tau_is_of_gradients),  cmocka_unit_test(dry_and_alone),
     };
 

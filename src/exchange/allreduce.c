@@ -28,6 +28,15 @@ static const weir_opt options[] = {
     {0},
 };
 
+static void facts(const void *self, weir_exchange_facts *out)
+{
+    const allreduce *x = self;
+
+    out->levels = x->hier;
+    if (x->each && !x->hier)
+        out->odd = "each= says how large machines are to hier=yes, which is not there";
+}
+
 /* Who does not lead needs none, but says that it owns no stripe. */
 static weir_err make_route(allreduce *x, const weir_exchange_env *env)
 {
@@ -46,20 +55,11 @@ static weir_err init(void *self, const weir_exchange_env *env)
 {
     allreduce *x = self;
 
-    if (x->each && !x->hier)
-        return weir_fail(WEIR_MISFIT,
-                         "--exchange allreduce:each=%lld says how large machines are to hier=yes, "
-                         "which is not there",
-                         (long long)x->each);
     x->env = *env;
     x->early = x->levels = false;
     for (weir_lane *l = env->lane; l < env->lane + env->lanes; l++) {
         x->early |= env->clip > 0 && l->held.now;
         x->levels |= x->hier && l->codec->feedback;
-        if (x->hier && l->candidates > 1)
-            return weir_fail(WEIR_MISFIT,
-                             "--exchange allreduce:hier=yes compresses between machines by one "
-                             "codec: --codec auto cannot choose it there");
         /* of a step that met its end */
         l->held.fresh = l->speed.fresh = l->codec->stripes.owned.fresh = false;
         l->stray = true;
@@ -185,6 +185,7 @@ const weir_exchange weir_exchange_allreduce = {
     .plug = {"allreduce", "gradients are summed over all workers, who step alike: synchronous SGD",
              sizeof(allreduce), options},
     .chooses = true,
+    .facts = facts,
     .init = init,
     .bucket = bucket,
     .finish = finish,

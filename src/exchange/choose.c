@@ -103,9 +103,6 @@ weir_err weir_choose_make(const weir_exchange_env *env, weir_choose **out)
     all_dense(env);
     if (env->same->size == 1)
         return WEIR_OK;
-    if (weir_net_dry(env->same->net))
-        return weir_fail(WEIR_MISFIT, "--codec auto measures, and in a dry world no worker can "
-                                      "tell another what it measured: name a codec");
     if (!(c = WEIR_NEW(env->group_arena, weir_choose, 1)))
         return weir_fail_nomem(sizeof *c);
     c->env = *env;

@@ -38,8 +38,8 @@ struct weir_choice {
 
 typedef struct weir_choose weir_choose;
 
-/* NULL where there is nothing to choose, or nobody to send to. All lanes go dense at first.
- * WEIR_MISFIT in a dry world: no rank could tell another what it measured. */
+/* NULL where there is nothing to choose, or nobody to send to. All lanes go dense at first. Not in
+ * a dry world: no rank could tell another what it measured. */
 weir_err weir_choose_make(const weir_exchange_env *, weir_choose **);
 /* weir_route_sum, timed. [blocks] */
 weir_err weir_choose_sum(weir_choose *, weir_lane *, weir_route *, weir_turn, float scale);

@@ -56,12 +56,20 @@ typedef struct weir_commit {
 /* What came of looking again at which codec is best (choose.h). */
 typedef struct weir_choice weir_choice;
 
+/* What the options of an exchange make of it: settings are judged by it (train/refuse.h). */
+typedef struct weir_exchange_facts {
+    bool levels;     /* machines sum as they are, and compress between them */
+    const char *odd; /* its options contradict each other: how. NULL: they do not */
+} weir_exchange_facts;
+
 typedef struct weir_exchange {
     weir_plug plug;
     bool chooses; /* which codec each lane goes by, where that is left open */
     /* Replicas differ by what is on its way, between one settle and the next. Sums behind the last
      * lane are the same on all ranks all the same, but may be those of some steps before. */
     bool drifts;
+    /* By its options alone: before init, or without. NULL: none of these. */
+    void (*facts)(const void *self, weir_exchange_facts *);
     weir_err (*init)(void *self, const weir_exchange_env *);
     /* This lane's gradient leaves. Called in the same lane order on every rank, while backward may
      * still run. [blocks] */
@@ -93,11 +101,6 @@ typedef struct weir_exchange {
      * comm task, after errors too; harmless twice. NULL: there is nothing of the kind. */
     void (*close)(void *self);
 } weir_exchange;
-
-/* One sentence why these cannot work together, or NULL: the one function that refuses, by facts and
- * not by names. */
-const char *weir_exchange_refuse(const weir_exchange *, const weir_codec *, const weir_optim *,
-                                 const weir_net_facts *, int ranks);
 
 #define X(name) extern const weir_exchange weir_exchange_##name;
 #include "exchange/list.h"

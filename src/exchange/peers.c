@@ -56,11 +56,6 @@ static weir_err take_over(peers *x, weir_lane *l)
 {
     weir_pull pull;
 
-    if (!l->optim->bare)
-        return weir_fail(WEIR_MISFIT,
-                         "--exchange peers cannot do the work of --optim %s: a step of it is more "
-                         "than a gradient times a rate",
-                         l->optim->plug.name);
     if (x->owns)
         return WEIR_OK; /* the groups have changed, no more */
     l->optim->bare(l->stepper, &pull);
@@ -68,11 +63,6 @@ static weir_err take_over(peers *x, weir_lane *l)
     l->momentum = pull.momentum;
     if (pull.momentum.factor <= 0 || l->speed.now || l->bucket->dry)
         return WEIR_OK;
-    if (l->held.now)
-        return weir_fail(WEIR_MISFIT,
-                         "--exchange peers has momentum before the codec, and nowhere else: "
-                         "correct=no of --codec %s needs momentum=0",
-                         l->codec->spec);
     l->speed.now = WEIR_NEW(x->env.arena, float, l->bucket->n);
     l->speed.next = WEIR_NEW(x->env.arena, float, l->bucket->n);
     return l->speed.now && l->speed.next ? WEIR_OK

@@ -62,9 +62,14 @@ void weir_model_attach(weir_model *, float *param, float *grad);
  * one, of doubles, 64-byte aligned. What becomes of a sample, gradients included, is worked out
  * without a look at the others and by one thread, and added up in double: sums over samples that
  * lie in another way on workers, threads and micro-batches round to the same float, but for one in
- * some hundred millions. alone: there is one worker. WEIR_MISFIT names the first layer that
- * cannot. */
-weir_err weir_model_exact(weir_model *, double *grad, bool alone);
+ * some hundred millions. Of a model all of whose layers can (weir_model_look). */
+weir_err weir_model_exact(weir_model *, double *grad);
+/* Facts that settings are judged by: the first layer of a kind, NULL: there is none. */
+typedef struct weir_model_facts {
+    const char *inexact, *inexact_kind; /* has weights, and no exact sums */
+    const char *mixes;                  /* looks at the samples of one worker only */
+} weir_model_facts;
+weir_model_facts weir_model_look(const weir_model *);
 /* Initial weights, a pure function of the seed and the tensors' names; PyTorch's defaults. */
 void weir_model_init(weir_model *, uint64_t seed);
 /* The parameters have changed: layers refresh their private copies. */

@@ -11,21 +11,24 @@ void weir_model_on_sum(weir_model *m, weir_model_sum *sum, void *arg)
     m->sum_arg = arg;
 }
 
-weir_err weir_model_exact(weir_model *m, double *grad, bool alone)
+weir_model_facts weir_model_look(const weir_model *m)
 {
+    weir_model_facts f = {0};
+
     for (int i = 0; i < m->graph->nodes; i++) {
         const weir_node *n = &m->graph->node[i];
-        if (n->weights && !n->layer->exact)
-            return weir_fail(
-                WEIR_MISFIT,
-                "layer %s of %s has no exact sums, as no %s layer has: train it without --exact",
-                n->name, m->name, n->layer->plug.name);
-        if (!alone && n->layer->mixes && n->layer->mixes(n->self))
-            return weir_fail(WEIR_MISFIT,
-                             "layer %s of %s looks at the samples of one worker only: exact sums "
-                             "over several need its sync=yes",
-                             n->name, m->name);
+        if (n->weights && !n->layer->exact && !f.inexact) {
+            f.inexact = n->name;
+            f.inexact_kind = n->layer->plug.name;
+        }
+        if (n->layer->mixes && n->layer->mixes(n->self) && !f.mixes)
+            f.mixes = n->name;
     }
+    return f;
+}
+
+weir_err weir_model_exact(weir_model *m, double *grad)
+{
     WEIR_TRY(weir_engine_exact(&m->engine));
     for (int i = 0; i < m->graph->tensors; i++)
         weir_mem_point(m->engine.param[i].exact, grad + m->graph->tensor[i].at);

@@ -1,10 +1,10 @@
 /* settings.c - the table of options and the two ways to fill it. */
 #include "train/settings.h"
 #include "core/file.h"
-#include "exchange/exchange.h"
 #include "net/place.h"
 #include "optim/rate.h"
 #include "train/checkpoint.h"
+#include "train/refuse.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -254,15 +254,6 @@ char *weir_settings_text(const weir_settings *s)
     return text;
 }
 
-static weir_err check_plug(weir_plugs table, const char *axis, const char *spec, weir_arena *arena)
-{
-    const weir_plug *plug;
-    void *self;
-
-    WEIR_TRY(weir_plug_find(table, axis, spec, &plug));
-    return weir_plug_make(plug, axis, spec, arena, &self);
-}
-
 static weir_err check_coll(const char *spec, weir_arena *arena)
 {
     const weir_plug *plug;
@@ -277,15 +268,14 @@ static weir_err check_coll(const char *spec, weir_arena *arena)
 static weir_err check_specs(const weir_settings *s, weir_arena *arena)
 {
     weir_rate_use rate;
-    weir_net_facts facts;
+    weir_facts facts;
     uint64_t steps;
 
-    WEIR_TRY(check_plug(weir_optims, "optimiser", s->optim, arena));
-    WEIR_TRY(check_plug(weir_exchanges, "exchange", s->exchange, arena));
-    WEIR_TRY(check_plug(weir_codecs, "codec", s->codec, arena));
     if (strcmp(s->coll, "auto"))
         WEIR_TRY(check_coll(s->coll, arena));
-    WEIR_TRY(weir_net_check(s->net, &facts));
+    WEIR_TRY(weir_facts_read(s, arena, &facts));
+    facts.trains = true;
+    WEIR_TRY(weir_refuse(&facts));
     WEIR_TRY(weir_steps_read("--save-every", s->save_every, 1, &steps));
     WEIR_TRY(weir_steps_read("--eval-every", s->eval_every, 1, &steps));
     return weir_rate_open(s->lr, 1, 1, arena, &rate);

@@ -75,7 +75,7 @@ static weir_err place_exact(void *trainer)
 static weir_err open_exact(weir_trainer *t)
 {
     WEIR_TRY(weir_line_call(t->line, place_exact, t));
-    return weir_model_exact(t->model, t->exact, t->mesh.all.size == 1);
+    return weir_model_exact(t->model, t->exact);
 }
 
 static void count_stages(weir_trainer *t)
@@ -110,15 +110,8 @@ static weir_err open_profile(weir_trainer *t)
 {
     const char *path = t->set->profile;
     weir_workload of = workload(t);
-    weir_net_facts facts;
 
-    WEIR_TRY(weir_net_check(t->set->net, &facts));
-    if (!path && facts.varies && !facts.costs)
-        return weir_fail(WEIR_MISFIT,
-                         "--net %s: draw and slow change what work costs, and nothing says what "
-                         "that is: give cost=TIME, or --profile FILE",
-                         t->set->net);
-    if (!path && !facts.costs)
+    if (!path && !t->facts.net.costs)
         return WEIR_OK;
     if (!path || !weir_net_simulated(t->net))
         return weir_profile_new(t->net, &of, t->arena, &t->profile);
@@ -128,19 +121,12 @@ static weir_err open_profile(weir_trainer *t)
     return WEIR_OK;
 }
 
-/* What the codec calls small. */
-static weir_err small_of(const weir_trainer *t, size_t *small)
+/* With the model all facts are known: before anything is made that depends on their fitting. */
+static weir_err judge(weir_trainer *t)
 {
-    const weir_plug *codec;
-    void *coder;
-
-    *small = WEIR_SMALL;
-    WEIR_TRY(weir_plug_find(weir_codecs, "codec", t->set->codec, &codec));
-    if (((const weir_codec *)codec)->raw)
-        return WEIR_OK;
-    WEIR_TRY(weir_plug_make(codec, "codec", t->set->codec, t->arena, &coder));
-    *small = (size_t)((const weir_feedback *)coder)->small;
-    return WEIR_OK;
+    t->facts.ranks = t->mesh.all.size;
+    t->facts.model = weir_model_look(t->model);
+    return weir_refuse(&t->facts);
 }
 
 static weir_err open_model(weir_trainer *t)
@@ -148,8 +134,7 @@ static weir_err open_model(weir_trainer *t)
     weir_model_input in = model_input(&t->data.facts);
     int room = weir_plan_room(&t->plan);
 
-    WEIR_TRY(small_of(t, &in.small));
-    t->small = in.small;
+    t->small = in.small = t->facts.feedback ? (size_t)t->facts.feedback->small : WEIR_SMALL;
     t->per_sample = t->data.facts.target == WEIR_TOKENS ? (double)t->data.facts.dim[0] : 1;
     /* windows of text are large: evaluation takes no more of them than training */
     t->eval_batch = room > EVAL_BATCH || (t->per_sample > 1 && room) ? room : EVAL_BATCH;
@@ -160,6 +145,7 @@ static weir_err open_model(weir_trainer *t)
     }
     weir_model_threads(t->threads);
     WEIR_TRY(weir_model_open(t->set->model, &in, t->eval_batch, t->arena, &t->model));
+    WEIR_TRY(judge(t));
     t->params = weir_model_params(t->model);
     count_stages(t);
     if (t->dry)
@@ -206,31 +192,10 @@ static size_t bucket_bytes(const weir_trainer *t)
 static weir_err open_exchange(weir_trainer *t)
 {
     const weir_settings *s = t->set;
-    const weir_plug *exchange, *codec, *optim;
-    const char *why;
+    const weir_facts *f = &t->facts;
     weir_bucket *bucket;
-    weir_net_facts facts;
-
-    WEIR_TRY(weir_plug_find(weir_exchanges, "exchange", s->exchange, &exchange));
-    WEIR_TRY(weir_plug_find(weir_codecs, "codec", s->codec, &codec));
-    WEIR_TRY(weir_plug_find(weir_optims, "optimiser", s->optim, &optim));
-    WEIR_TRY(weir_net_check(s->net, &facts));
-    t->exchange = (const weir_exchange *)exchange;
-    if ((why = weir_exchange_refuse(t->exchange, (const weir_codec *)codec,
-                                    (const weir_optim *)optim, &facts, t->mesh.all.size)))
-        return weir_fail(WEIR_MISFIT,
-                         "--exchange %s, --codec %s and --optim %s cannot work together: %s",
-                         s->exchange, s->codec, s->optim, why);
-    if (t->exact && !((const weir_codec *)codec)->raw)
-        return weir_fail(WEIR_MISFIT, "--exact yes sums doubles: it cannot work with --codec %s",
-                         s->codec);
-    if (t->exact && t->exchange->drifts)
-        return weir_fail(WEIR_MISFIT,
-                         "--exact yes sums doubles over all workers: it cannot work with "
-                         "--exchange %s, where nobody waits for all",
-                         s->exchange);
-    bool whole = ((const weir_codec *)codec)->whole || ((const weir_optim *)optim)->whole;
-    weir_cut_rules rules = {bucket_bytes(t), whole, ((const weir_codec *)codec)->raw, t->small};
+    weir_cut_rules rules = {bucket_bytes(t), f->codec->whole || f->optim->whole, f->codec->raw,
+                            t->small};
     weir_flat flat = {.param = t->param, .grad = t->grad};
     flat.tensor = weir_model_tensors(t->model, &flat.tensors);
     WEIR_TRY(weir_buckets_cut(&flat, &rules, t->arena, &bucket, &t->lanes));
@@ -242,7 +207,8 @@ static weir_err open_exchange(weir_trainer *t)
         t->lane[i].owner = t;
         t->lane[i].exact = t->exact ? t->exact + bucket[i].at : NULL;
     }
-    WEIR_TRY(weir_plug_make(exchange, "exchange", s->exchange, t->arena, &t->exchanger));
+    t->exchange = f->exchange;
+    WEIR_TRY(weir_plug_make(&f->exchange->plug, "exchange", s->exchange, t->arena, &t->exchanger));
     weir_exchange_env env = {.same = t->mesh.same,
                              .all = &t->mesh.all,
                              .coll = &t->coll,
@@ -282,6 +248,7 @@ weir_err weir_trainer_enter(weir_trainer *t)
 
 weir_err weir_trainer_open(weir_trainer *t)
 {
+    WEIR_TRY(weir_facts_read(t->set, t->arena, &t->facts));
     WEIR_TRY(weir_resume_find(t));
     WEIR_TRY(weir_run_data_open(t));
     WEIR_TRY(weir_progress_open(t));

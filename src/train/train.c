@@ -132,11 +132,6 @@ static weir_err check_world(const weir_settings *set)
     weir_net_facts facts;
 
     WEIR_TRY(weir_net_check(set->net, &facts));
-    if (facts.dry)
-        return weir_fail(WEIR_MISFIT,
-                         "--net %s: a dry world moves sizes and no numbers, so nothing can be "
-                         "trained in it: leave out dry=yes, or measure it by weir bench train",
-                         set->net);
     if (set->profile && !facts.simulated) /* it is spent by simulated runs */
         return weir_fail(WEIR_USAGE,
                          "--profile %s: training takes the time it takes; weir bench train "

@@ -12,7 +12,7 @@
 #include "train/journal.h"
 #include "train/notes.h"
 #include "train/profile.h"
-#include "train/settings.h"
+#include "train/refuse.h"
 #include "train/warn.h"
 #include <stdatomic.h>
 
@@ -63,7 +63,8 @@ typedef struct weir_trainer {
     weir_rt *rt;
     bool dry; /* sizes only: there are no parameters, no gradients and no batches */
     weir_arena *arena;
-    weir_mesh mesh; /* who is who; its arena has what belongs to these groups */
+    weir_facts facts; /* of all settings, by which they were judged */
+    weir_mesh mesh;   /* who is who; its arena has what belongs to these groups */
     weir_coll_use coll;
     /* ---- data and model ---- */
     weir_data_use data;
