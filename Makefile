@@ -36,7 +36,7 @@ endif
 
 # warnings are errors for developers and CI: a new compiler's must not stop anybody else
 ifneq ($(filter tests fuzzers,$(MAKECMDGOALS)),)
-WERROR ?= 1
+export WERROR ?= 1
 endif
 
 OPT_release := -O2 -g

@@ -3,6 +3,7 @@ other programs link to it."""
 import glob
 import json
 import os
+import re
 import shutil
 import subprocess
 import pytest
@@ -141,3 +142,45 @@ def test_compile_commands_name_every_source(tmp_path):
     }
     assert all(e['directory'] == str(copy) and '-c' in e['arguments'] for e in entries)
     assert not os.path.exists(copy / 'build')
+
+
+def test_warnings_are_errors_for_developers_only():
+    def compiled(*goal):
+        said = run('make', '--always-make', '--dry-run', *goal)
+        return [line for line in said.splitlines() if re.search(r' -c \S+\.c ', line)]
+
+    for goal, errors in (
+        (['build/release/weir'], False),
+        (['build/release/weir', 'WERROR=1'], True),
+        (['tests'], True),
+    ):
+        commands = compiled(*goal)
+        assert commands and all((' -Werror ' in c) == errors for c in commands), goal
+
+
+def test_coverage_counts_what_was_run_and_what_was_not(tmp_path):
+    """two folders: of one a line in two is run, of the other none"""
+    sources = {
+        'src/core/half.c': 'int run(void)\n{\n    return 1;\n}\n'
+        'int idle(void)\n{\n    return 2;\n}\n',
+        'src/net/none.c': 'int never(void)\n{\n    return 3;\n}\n',
+        'main.c': 'int run(void);\nint main(void)\n{\n    return run() - 1;\n}\n',
+    }
+    objects = []
+    for path, text in sources.items():
+        objects.append(f'build/coverage/obj/{path}.o')
+        for made in (path, objects[-1]):
+            (tmp_path / made).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+        compiled = ['gcc', '--coverage', '-c', path, '-o', objects[-1]]
+        subprocess.run(compiled, cwd=tmp_path, check=True)
+    subprocess.run(['gcc', '--coverage', '-o', 'main', *objects], cwd=tmp_path, check=True)
+    subprocess.run(['./main'], cwd=tmp_path, check=True)
+    table = [os.path.join(ROOT, 'scripts/coverage'), 'build/coverage']
+    said = subprocess.run(table, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    rows = [line.split() for line in said.splitlines()[1:]]
+    assert rows == [
+        ['src/core', '4', '2', '50.0%'],
+        ['src/net', '2', '0', '0.0%'],
+        ['all', '6', '2', '33.3%'],
+    ]

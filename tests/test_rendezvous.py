@@ -424,6 +424,16 @@ def few_descriptors():
     resource.setrlimit(resource.RLIMIT_NOFILE, (DESCRIPTORS, DESCRIPTORS))
 
 
+def ports(pid):
+    """where a process listens"""
+    mine = set()
+    for fd in os.listdir(f'/proc/{pid}/fd'):
+        mine |= set(re.findall(r'socket:.(\d+)', os.readlink(f'/proc/{pid}/fd/{fd}')))
+    with open('/proc/net/tcp') as f:
+        rows = [line.split() for line in f.readlines()[1:]]
+    return [int(row[1].split(':')[1], 16) for row in rows if row[3] == '0A' and row[9] in mine]
+
+
 def say_nothing(at, count):
     """connections to a port that never say a word; who holds them"""
     found = []
@@ -479,9 +489,11 @@ def test_connections_that_say_nothing_do_not_disturb_a_run(tmp_path):
     both = [crowded(rank, at, 400, ['--log', log] if rank == 0 else []) for rank in range(2)]
     wait_for(lambda: log.exists() and '"step"' in log.read_text())
     both[1].send_signal(signal.SIGSTOP)  # rank 0 has nothing to do but to wait
-    silent = say_nothing(at, 2 * DESCRIPTORS)
+    doors = ports(both[0].pid)  # the rendezvous, and the one that its links came in by
+    silent = [say_nothing(door, 2 * DESCRIPTORS) for door in doors]
     resting = rests(both[0].pid)
     both[1].send_signal(signal.SIGCONT)
     said = finish(both)
-    assert resting and said[0].count('not said who they are') == 1, said
-    assert len(silent) == 2 * DESCRIPTORS
+    assert len(silent) == 2 and at in doors
+    assert resting and said[0].count('not said who they are') == 2, said
+    assert all(f':{door} and not said' in said[0] for door in doors), said

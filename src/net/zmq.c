@@ -170,6 +170,8 @@ static void look_at_all(weir_net *n, double until)
         weir_zmq_guard_serve(z);
     if (z->poll[WEIR_ZMQ_DOOR].revents || z->poll[WEIR_ZMQ_DOOR_EVENTS].revents)
         weir_zmq_door_look(n);
+    if (z->poll[WEIR_ZMQ_ROUTER_EVENTS].revents)
+        weir_crowd_look(z);
     for (int p = 0; p < n->size; p++) {
         if (z->poll[WEIR_ZMQ_PEERS + 2 * p].revents)
             weir_zmq_take_words(n, p);

@@ -20,6 +20,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
+#include <zmq.h>
 
 /* Descriptors that are left for files; those that a rank takes: its links, and while it comes; how
  * many are borne at most besides the ranks that are to come. */
@@ -115,15 +116,15 @@ static int count_used(void)
     return n;
 }
 
-/* How many may say nothing, if all ranks are to have their links. Where there are more ranks than
- * descriptors will do for, they are let in all the same: who opens the links says what is wrong. */
+/* How many may say nothing, if the ranks that are to come shall have their links: half of what is
+ * left, as two sockets listen. Where there are more ranks than descriptors will do for, they are
+ * let in all the same: who opens the links says what is wrong. */
 static int how_many(int limit, int ranks)
 {
     int most = ranks + IDLERS, left = limit - count_used();
-    int spare = left - FILES - LINKS * (ranks - 1);
+    int spare = left - FILES - LINKS * ranks;
 
-    if (spare < left / 2)
-        spare = left / 2;
+    spare = (spare < left / 2 ? left / 2 : spare) / 2;
     spare = spare < 1 ? 1 : spare;
     return spare < most ? spare : most;
 }
@@ -153,4 +154,29 @@ void weir_crowd_close(weir_crowd *c)
         close(c->nothing);
     if (c->hand >= 0)
         close(c->hand);
+    *c = (weir_crowd){.hand = -1, .nothing = -1};
+}
+
+/* ---- after the meeting ---- */
+
+weir_err weir_crowd_watch(sockets *z)
+{
+    WEIR_TRY(weir_crowd_open(&z->crowd, 0, z->at));
+    WEIR_TRY(weir_zmq_monitor(z, z->router, "inproc://router",
+                              ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_DISCONNECTED, &z->router_events));
+    z->poll[WEIR_ZMQ_ROUTER_EVENTS].fd = weir_zmq_fd(z->router_events);
+    weir_crowd_look(z); /* what has come by now, the descriptor will not tell */
+    return WEIR_OK;
+}
+
+void weir_crowd_look(sockets *z)
+{
+    uint32_t fd = 0;
+
+    for (int event; z->router_events && (event = weir_zmq_event(z->router_events, &fd));) {
+        if (event == ZMQ_EVENT_ACCEPTED)
+            weir_crowd_add(&z->crowd, (int)fd);
+        else if (event == ZMQ_EVENT_DISCONNECTED)
+            weir_crowd_leave(&z->crowd, (int)fd);
+    }
 }

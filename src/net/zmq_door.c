@@ -368,7 +368,7 @@ weir_err weir_zmq_door_open(weir_net *n, const weir_place *place, const weir_key
     weir_zmq_program(d->program);
     memcpy(d->job, place->job, sizeof d->job);
     memcpy(d->at, place->rendezvous, sizeof d->at);
-    WEIR_TRY(weir_crowd_open(&d->crowd, n->size, d->at));
+    WEIR_TRY(weir_crowd_open(&d->crowd, n->size - 1, d->at));
     WEIR_TRY(listen_at(n, place, key, at, seat));
     WEIR_TRY(gather(n));
     WEIR_TRY(send_table(n));

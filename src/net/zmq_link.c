@@ -285,6 +285,7 @@ static weir_err meet(weir_net *n, const weir_place *place, const weir_key *key, 
     seat[n->rank] = (weir_seat){.machine = weir_machine_id(), .pid = (int32_t)getpid()};
     snprintf(seat[n->rank].host, sizeof seat[n->rank].host, "%s", place->host);
     WEIR_TRY(bind_tcp(z, &here, key, seat[n->rank].at));
+    memcpy(z->at, seat[n->rank].at, sizeof z->at);
     weir_address_text(&there, at);
     WEIR_TRY((n->rank ? weir_zmq_join : weir_zmq_door_open)(n, place, key, at, seat));
     return connect_all(n, seat, key);
@@ -307,9 +308,8 @@ static weir_err open_far(weir_net *n, const weir_place *place)
 
 /* ---- from beginning to end ---- */
 
-/* Whoever is in has a link by now, so the files have served: a rank that is killed later leaves
- * none. The last one takes the directory along. */
-void weir_zmq_met(weir_net *n)
+/* Our file has served; the last one takes the directory along. */
+static void remove_file(weir_net *n)
 {
     sockets *z = n->link;
     char at[160];
@@ -320,6 +320,18 @@ void weir_zmq_met(weir_net *n)
     unlink(at);
     rmdir(z->dir);
     z->bound = false;
+}
+
+/* Whoever is in has a link by now: a rank that is killed later leaves no file, and one that
+ * connects now is none of ours. */
+void weir_zmq_met(weir_net *n)
+{
+    sockets *z = n->link;
+
+    remove_file(n);
+    if (z->at[0] && weir_crowd_watch(z))
+        weir_log(WEIR_LOG_INFO, "net", "who connects to %s is not watched: %s", z->at,
+                 weir_why_text());
 }
 
 static void shut_link(weir_net *n, int peer, int linger_ms)
@@ -352,10 +364,15 @@ void weir_zmq_close(weir_net *n, bool in_order)
 
     if (z->bound && z->run && !in_order)
         weir_run_dir_remove(z->dir, n->size); /* no launcher does it; the run is over for all */
-    weir_zmq_met(n);
+    remove_file(n);
     for (int p = 0; z->peer && z->poll && p < n->size; p++)
         shut_link(n, p, data_ms);
     weir_zmq_door_shut(z);
+    if (z->router_events) {
+        zmq_socket_monitor(z->router, NULL, 0);
+        zmq_close(z->router_events);
+    }
+    weir_crowd_close(&z->crowd);
     if (z->router) {
         zmq_setsockopt(z->router, ZMQ_LINGER, &words_ms, sizeof words_ms);
         zmq_close(z->router);
@@ -405,6 +422,7 @@ weir_err weir_zmq_open(weir_net *n, const weir_place *place)
     if (!(z = calloc(1, sizeof *z)))
         return weir_fail_nomem(sizeof *z);
     n->link = z;
+    z->crowd.hand = z->crowd.nothing = -1;
     z->timeout = place->timeout > 0 ? place->timeout : 30;
     z->peer = calloc((size_t)n->size, sizeof *z->peer);
     z->poll = calloc(fds, sizeof *z->poll);

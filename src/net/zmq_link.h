@@ -21,6 +21,7 @@ enum {
     WEIR_ZMQ_GUARD,
     WEIR_ZMQ_DOOR,
     WEIR_ZMQ_DOOR_EVENTS,
+    WEIR_ZMQ_ROUTER_EVENTS,
     WEIR_ZMQ_PEERS
 };
 
@@ -39,11 +40,30 @@ typedef struct remote {
     int refusals; /* attempts to connect that were refused, one after the other */
 } remote;
 
+/* A connection that ZeroMQ has accepted. */
+typedef struct weir_stranger {
+    int fd;                      /* ZeroMQ's */
+    char host[INET6_ADDRSTRLEN]; /* "": it was gone before we could look */
+    in_port_t port;
+} weir_stranger;
+
+typedef struct weir_crowd { /* zmq_crowd.c's */
+    weir_stranger *in;      /* the oldest first; NULL: not open */
+    int count, most;
+    int limit;         /* descriptors that the process may have */
+    int hand, nothing; /* a descriptor that is made to mean others, and what it means else */
+    bool warned;
+    const char *at;
+} weir_crowd;
+
 typedef struct sockets { /* n->link */
     void *context, *router;
     void *guard;                /* NULL: there is no key */
     unsigned char open_key[32]; /* the half of the key that those we let in show */
     struct weir_door *door;     /* rank 0's, if the run has a rendezvous */
+    void *router_events;        /* once all have met: who connects still, and is no rank */
+    weir_crowd crowd;           /* of those */
+    char at[WEIR_ADDRESS_MAX];  /* where the ROUTER listens, if by tcp */
     remote *peer;
     struct pollfd *poll;
     struct parcel *spare; /* zmq_in.c's: for the next messages */
@@ -93,23 +113,8 @@ void weir_zmq_guard_serve(sockets *); /* answers ZeroMQ's questions about those 
 weir_err weir_zmq_lock(void *socket, const weir_key *, bool listens);
 
 /* ---- zmq_crowd.c ---- */
-/* A connection that ZeroMQ has accepted. */
-typedef struct weir_stranger {
-    int fd;                      /* ZeroMQ's */
-    char host[INET6_ADDRSTRLEN]; /* "": it was gone before we could look */
-    in_port_t port;
-} weir_stranger;
-
-typedef struct weir_crowd {
-    weir_stranger *in; /* the oldest first */
-    int count, most;
-    int limit;         /* descriptors that the process may have */
-    int hand, nothing; /* a descriptor that is made to mean others, and what it means else */
-    bool warned;
-    const char *at;
-} weir_crowd;
-
-/* For a socket that listens at `at` for so many ranks. Is to be closed, also where it fails. */
+/* For a socket that listens at `at`, while so many ranks are still to come. Is to be closed, also
+ * where it fails. */
 weir_err weir_crowd_open(weir_crowd *, int ranks, const char *at);
 /* One has connected; where it is one too many, the oldest is ended. */
 void weir_crowd_add(weir_crowd *, int fd);
@@ -117,6 +122,9 @@ void weir_crowd_add(weir_crowd *, int fd);
 void weir_crowd_leave(weir_crowd *, int fd);
 const char *weir_crowd_host(const weir_crowd *, int fd); /* "": not known */
 void weir_crowd_close(weir_crowd *);
+/* Once all have met, whoever connects to the ROUTER is no rank. */
+weir_err weir_crowd_watch(sockets *);
+void weir_crowd_look(sockets *);
 
 /* ---- zmq_pace.c ---- */
 /* whether the user named a congestion control that can be had */
