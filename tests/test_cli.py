@@ -1,8 +1,8 @@
 """Commands and options: help, lists, config files, benches, the library; a slip is named, with code
 2."""
-import json, os, re, subprocess
+import json, os, re, shutil, subprocess
 import pytest
-from weirlib import ROOT, SMALL, WEIR, environment, events, fails, train, weir
+from weirlib import ROOT, SMALL, WEIR, end, environment, events, fails, train, weir
 
 TINY = ['--model', 'mlp:hidden=16', '--data', SMALL, '--steps', 3, '--threads', 1]
 
@@ -71,6 +71,35 @@ def test_config_file_and_flags_win(tmp_path):
     config.write_text('model mlp\nbatsh 32\n')
     fails(2, 'train', '--config', config, says=['c:2', 'batsh', 'batch'])
     fails(2, 'train', '--config', tmp_path / 'none', says=['none'])
+
+
+@pytest.mark.mended
+def test_comments_in_config_files(tmp_path):
+    config, out = tmp_path / 'c', tmp_path / 'out #1'
+    lines = ['# all of it', 'model mlp:hidden=16\t# small', f'data {SMALL}', 'steps 2 # few']
+    lines += ['seed 3  #', 'quiet yes #', f'out "{out}" # a # in its name', 'batch 32']
+    config.write_text('\n'.join(lines))
+    weir('train', '--config', config, '--threads', 1)
+    assert end(out)['steps'] == 2 and events(out, 'start')[0]['batch'] == 32
+    for bad, says in (
+        ('"64', 'not closed'),
+        ('"64" x', 'behind the closing quote'),
+        ('6#4', '6#4'),
+    ):
+        config.write_text(f'batch {bad}\n')
+        fails(2, 'train', '--config', config, says=['c:1', says])
+
+
+def test_a_config_says_again_what_was_said(tmp_path):
+    """what must stand in quotes does"""
+    for k, name in enumerate(('a #b', '#c', 'd "e" #f', 'plain#g')):
+        folder, out = tmp_path / name, tmp_path / f'out{k}'
+        folder.mkdir()
+        shutil.copy(f'{ROOT}/models/mlp.net', folder)
+        args = ['--model', f'{folder}/mlp.net:hidden=4', '--data', SMALL, '--threads', 1]
+        train(out, *args, '--steps', 1)
+        train(out, '--resume', out, '--steps', 2)
+        assert events(out, 'start')[1]['model'] == events(out, 'start')[0]['model']
 
 
 def test_spellings(tmp_path):

@@ -96,6 +96,8 @@ static void codes_have_names_and_exits(void **state)
 
 static int real_stderr, spool;
 
+enum { LOGGED = 8000 };
+
 static void catch_stderr(void)
 {
     char name[] = "/tmp/weir-test-XXXXXX";
@@ -119,17 +121,28 @@ static void release_stderr(char *text, size_t room)
     close(spool);
 }
 
+static void take_down(void *arg, int level, const char *part, const char *text)
+{
+    char *all = arg;
+    size_t n = strlen(all);
+
+    snprintf(all + n, LOGGED - n, "%d %s: %s\n", level, part, text);
+}
+
+/* Nobody listens at first, and nobody afterwards. */
 static void the_log_obeys_level_and_parts(void **state)
 {
-    static char text[8000], words[4000];
+    static char text[LOGGED], words[4000];
 
     (void)state;
     memset(words, 'y', sizeof words - 1);
     setenv("WEIR_DEBUG", "info,net,codec", 1);
     setenv("WEIR_NOBODY", "1", 1);
     catch_stderr();
+    weir_log(WEIR_LOG_ERROR, "net", "hidden");
+    assert_false(weir_log_on(WEIR_LOG_ERROR, "net"));
+    weir_on_log(take_down, text);
     weir_log_setup();
-    weir_log_name("rank 2");
     weir_log(WEIR_LOG_INFO, "net", "shown %d", 1);
     weir_log(WEIR_LOG_INFO, "co", "hidden");
     weir_log(WEIR_LOG_INFO, "et", "hidden");
@@ -140,18 +153,19 @@ static void the_log_obeys_level_and_parts(void **state)
     weir_log(WEIR_LOG_ERROR, "coll", "%s", words);
     setenv("WEIR_DEBUG", "loud", 1);
     weir_log_setup();
-    weir_log_name("");
     setenv("WEIR_DEBUG", "warn", 1);
     unsetenv("WEIR_NOBODY");
     weir_log_setup();
     weir_log(WEIR_LOG_INFO, "net", "hidden");
-    release_stderr(text, sizeof text);
-    assert_non_null(strstr(text, "weir: warning: the variable WEIR_NOBODY is not known"));
-    assert_non_null(strstr(text, "\nweir: rank 2: net: shown 1\nweir: rank 2: warning: "
-                                 "careful\nweir: rank 2: broken\nweir: rank 2: yyy"));
-    assert_non_null(strstr(text, "yyy\nweir: rank 2: warning: WEIR_DEBUG=loud"));
-    assert_null(strstr(text, "hidden"));
     assert_true(weir_log_on(WEIR_LOG_WARN, "net") && !weir_log_on(WEIR_LOG_INFO, "net"));
+    weir_on_log(NULL, NULL);
+    weir_log(WEIR_LOG_ERROR, "net", "hidden");
+    release_stderr(words, sizeof words);
+    assert_string_equal(words, ""); /* the library prints nothing */
+    assert_non_null(strstr(text, "1 env: the variable WEIR_NOBODY is not known"));
+    assert_non_null(strstr(text, "\n2 net: shown 1\n1 coll: careful\n0 coll: broken\n0 coll: yyy"));
+    assert_non_null(strstr(text, "yyy\n1 env: WEIR_DEBUG=loud"));
+    assert_null(strstr(text, "hidden"));
 }
 
 /* ---- arena ---- */

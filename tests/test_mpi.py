@@ -10,6 +10,7 @@ from weirlib import (
     ROOT,
     SMALL,
     SMOOTH,
+    WEIR,
     alive,
     children,
     distance,
@@ -342,3 +343,16 @@ def test_mpi_without_a_launcher_is_refused(mpi, tmp_path):
 def test_listed_only_where_it_is(mpi):
     said = subprocess.run([mpi.weir, 'list', 'net'], capture_output=True, text=True).stdout
     assert re.search(r'^ +mpi ', said, re.M) and re.search(r'^ +zmq ', said, re.M)
+
+
+@pytest.mark.mended
+def test_no_escape_codes_into_files(tmp_path):
+    """mpirun gives a rank a terminal of its own, whatever its own output is"""
+    mpi = Mpi('openmpi')
+    if mpi.lacks:
+        pytest.skip(mpi.lacks)
+    loud = [x for x in COMMON if x != '--quiet']
+    p = mpi.start(2, WEIR, 'train', *loud, '--steps', 60)
+    out, err = p.communicate(timeout=120)
+    assert p.returncode == 0 and 'done' in out
+    assert '\033' not in out + err and '\r' not in out + err

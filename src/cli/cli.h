@@ -35,6 +35,13 @@ void cli_guess_try(cli_guess *, const char *known);
 /* The error of a command that there is not. */
 weir_err cli_no_command(const char *name);
 
+/* What stands before everything that this process says from now on, such as "rank 2". */
+void cli_name(const char *);
+
+/* Is that descriptor a terminal that people look at? Not where mpirun or the like hands on what it
+ * reads, be it from a terminal of its own making. */
+bool cli_terminal(int fd, const weir_place *);
+
 /* Options that a command has besides those of a run. */
 typedef struct cli_extra {
     const char *name;

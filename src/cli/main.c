@@ -17,6 +17,28 @@ int cli_end(weir_err err)
     return weir_err_exit(err);
 }
 
+static char name[64]; /* of this rank, in front of what it says */
+
+void cli_name(const char *text) { snprintf(name, sizeof name, "%s", text); }
+
+bool cli_terminal(int fd, const weir_place *place)
+{
+    for (const char **s = (const char *[]){"openmpi", "pmi", "slurm", NULL}; *s; s++)
+        if (!strcmp(place->source, *s))
+            return false;
+    return isatty(fd);
+}
+
+/* One write a line: other ranks may use the same terminal. */
+static void hear(void *arg, int level, const char *part, const char *text)
+{
+    bool parts = level >= WEIR_LOG_INFO;
+
+    (void)arg;
+    fprintf(stderr, "weir: %s%s%s%s%s%s\n", name, name[0] ? ": " : "",
+            level == WEIR_LOG_WARN ? "warning: " : "", parts ? part : "", parts ? ": " : "", text);
+}
+
 /* What was printed has arrived, or that is the error. */
 static int said(int code)
 {
@@ -51,16 +73,17 @@ static void prepare_descriptors(void)
 
 int main(int argc, char **argv)
 {
-    const char *name = argc > 1 ? argv[1] : "help";
+    const char *wanted = argc > 1 ? argv[1] : "help";
 
     prepare_descriptors();
+    weir_on_log(hear, NULL);
     weir_log_setup();
-    if (!strcmp(name, "--version") || !strcmp(name, "version"))
+    if (!strcmp(wanted, "--version") || !strcmp(wanted, "version"))
         return printf("weir %s\n", weir_version()), said(0);
-    if (!strcmp(name, "--help") || !strcmp(name, "-h"))
-        name = "help";
+    if (!strcmp(wanted, "--help") || !strcmp(wanted, "-h"))
+        wanted = "help";
     for (const cli_command *c = cli_commands; c->name; c++) {
-        if (strcmp(c->name, name))
+        if (strcmp(c->name, wanted))
             continue;
         for (int i = 2; i < argc; i++)
             if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h"))
@@ -68,5 +91,5 @@ int main(int argc, char **argv)
         return said(
             c->run(argc > 1 ? argc - 1 : 1, argc > 1 ? argv + 1 : (char *[]){"help", NULL}));
     }
-    return cli_end(cli_no_command(name));
+    return cli_end(cli_no_command(wanted));
 }

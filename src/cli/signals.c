@@ -1,6 +1,5 @@
 /* signals.c - a thread that reads signals and watches the launcher. */
 #include "cli/cli.h"
-#include "core/log.h"
 #include "core/task.h"
 #include "net/launch.h"
 #include <poll.h>
@@ -65,8 +64,8 @@ static void on_signal(const struct signalfd_siginfo *info)
     atomic_store(&watch.stop->signal, n == SIGUSR1 || n == SIGUSR2 ? SIGTERM : n);
     if (!watch.leads || by_launcher)
         return;
-    fprintf(stderr, "%sweir: signal %d: %s\n", isatty(STDERR_FILENO) ? "\r\033[K" : "", n,
-            watch.stop->word);
+    bool shown = cli_terminal(STDERR_FILENO, &watch.place); /* a line of progress, maybe */
+    fprintf(stderr, "%sweir: signal %d: %s\n", shown ? "\r\033[K" : "", n, watch.stop->word);
 }
 
 static weir_err watcher(void *arg)
@@ -132,7 +131,7 @@ weir_err cli_enter(const weir_settings *s, cli_stop *stop, weir_place *place)
     WEIR_TRY(weir_settings_simulated(s, place, &simulated));
     if (place->size > 1) {
         snprintf(name, sizeof name, "rank %d", place->rank);
-        weir_log_name(name);
+        cli_name(name);
     }
     watch.leads = place->rank == s->leader || simulated;
     return watch_signals(stop, place);

@@ -20,7 +20,7 @@ static weir_err train(const weir_settings *s, int *stopped)
     WEIR_TRY(cli_enter(s, &stop, &place));
     weir_hooks hooks = {.stop = &stop.signal,
                         .people = s->quiet ? NULL : stdout,
-                        .live = isatty(STDOUT_FILENO)};
+                        .live = cli_terminal(STDOUT_FILENO, &place)};
     return weir_train_run(s, &place, &hooks, &result, stopped);
 }
 

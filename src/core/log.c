@@ -1,4 +1,5 @@
-/* log.c - levelled lines on stderr. The level is the one piece of global state in the library. */
+/* log.c - levelled sentences. Level and listener are the one piece of global state in the
+ * library. */
 #include "core/log.h"
 #include <stdarg.h>
 #include <stdio.h>
@@ -9,7 +10,9 @@ extern char **environ;
 
 static struct {
     weir_log_level level;
-    char parts[128], name[64];
+    char parts[128];
+    void (*hear)(void *arg, int level, const char *part, const char *text);
+    void *arg;
 } setting = {.level = WEIR_LOG_WARN};
 
 static const char *const level_name[] = {"error", "warn", "info", "trace"};
@@ -52,7 +55,11 @@ void weir_log_setup(void)
     warn_unknown();
 }
 
-void weir_log_name(const char *name) { snprintf(setting.name, sizeof setting.name, "%s", name); }
+void weir_on_log(void (*hear)(void *, int, const char *, const char *), void *arg)
+{
+    setting.hear = hear;
+    setting.arg = arg;
+}
 
 /* is `part` one of ",a,b,c"; an empty list names all */
 static bool listed(const char *part)
@@ -69,24 +76,20 @@ static bool listed(const char *part)
 
 bool weir_log_on(weir_log_level level, const char *part)
 {
+    if (!setting.hear)
+        return false;
     return level <= WEIR_LOG_WARN ? level <= setting.level : level <= setting.level && listed(part);
 }
 
 void weir_log(weir_log_level level, const char *part, const char *format, ...)
 {
-    char line[1400];
+    char text[1300];
     va_list list;
-    int n;
 
     if (!weir_log_on(level, part))
         return;
-    n = snprintf(line, sizeof line, "weir: %s%s%s", setting.name, setting.name[0] ? ": " : "",
-                 level == WEIR_LOG_WARN ? "warning: " : "");
-    if (level >= WEIR_LOG_INFO)
-        n += snprintf(line + n, sizeof line - (size_t)n, "%s: ", part);
     va_start(list, format);
-    vsnprintf(line + n, sizeof line - (size_t)n - 1, format, list);
+    vsnprintf(text, sizeof text, format, list);
     va_end(list);
-    strcat(line, "\n");
-    fputs(line, stderr);
+    setting.hear(setting.arg, (int)level, part, text);
 }

@@ -1,17 +1,16 @@
-/* log.h - what the program says of itself on stderr, by how often a thing happens:
+/* log.h - what the program says of itself to whoever listens (weir_on_log), by how often a thing
+ * happens:
  * error and warn: seldom, for the user; info: once a run or an epoch; trace: once a message.
  * WEIR_DEBUG=warn|info|trace[,net,coll,codec,...] sets the level, and the parts it is for. */
 #ifndef WEIR_CORE_LOG_H
 #define WEIR_CORE_LOG_H
-#include <stdbool.h>
+#include "weir.h"
 
 typedef enum { WEIR_LOG_ERROR, WEIR_LOG_WARN, WEIR_LOG_INFO, WEIR_LOG_TRACE } weir_log_level;
 
 /* Reads WEIR_DEBUG and warns about WEIR_* variables that nobody reads. Call once, before any thread
- * starts. */
+ * starts, with somebody listening. */
 void weir_log_setup(void);
-/* What stands before every line, such as "rank 2". */
-void weir_log_name(const char *name);
 bool weir_log_on(weir_log_level, const char *part);
 void weir_log(weir_log_level, const char *part, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

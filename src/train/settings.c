@@ -125,11 +125,68 @@ bool weir_settings_given(const weir_settings *s, const char *key)
     return s->given >> place(key) & 1;
 }
 
+/* "a # b", with "" for a quote, in place; what is behind it may only be a comment. */
+static weir_err cut_quoted(char *value)
+{
+    char *to = value, *from = value + 1;
+
+    while (*from && (*from != '"' || from[1] == '"')) {
+        from += *from == '"';
+        *to++ = *from++;
+    }
+    if (!*from)
+        return weir_fail(WEIR_USAGE, "a quote that is not closed");
+    from++;
+    from += strspn(from, " \t");
+    if (*from && *from != '#')
+        return weir_fail(WEIR_USAGE, "'%.100s' stands behind the closing quote", from);
+    *to = 0;
+    return WEIR_OK;
+}
+
+/* The value alone, in place: without the comment and the spaces behind it. A # within a word is
+ * part of it. */
+static weir_err cut_value(char *value)
+{
+    char *end = value;
+
+    if (*value == '"')
+        return cut_quoted(value);
+    while (*end && (*end != '#' || (end > value && !strchr(" \t", end[-1]))))
+        end++;
+    while (end > value && strchr(" \t", end[-1]))
+        end--;
+    *end = 0;
+    return WEIR_OK;
+}
+
+static bool is_plain(const char *value)
+{
+    size_t n = strlen(value);
+
+    return !strchr("\"# \t", value[0]) && !strchr(" \t", value[n - 1]) && !strstr(value, " #") &&
+           !strstr(value, "\t#");
+}
+
+/* As read_line takes it; the value is not empty. */
+static void write_line(FILE *f, const char *key, const char *value)
+{
+    const char *quote = is_plain(value) ? "" : "\"";
+
+    fprintf(f, "%s %s", key, quote);
+    for (const char *c = value; *c; c++) {
+        if (*quote && *c == '"')
+            fputc('"', f);
+        fputc(*c, f);
+    }
+    fprintf(f, "%s\n", quote);
+}
+
 /* One line of a config file, cut in place. */
 static weir_err read_line(weir_settings *s, char *line, const char *path, int number,
                           const char *const *skip)
 {
-    char *key = line + strspn(line, " \t"), *value, *end, plain[64];
+    char *key = line + strspn(line, " \t"), *value, plain[64];
 
     line[strcspn(line, "\r")] = 0;
     if (!*key || *key == '#')
@@ -138,15 +195,15 @@ static weir_err read_line(weir_settings *s, char *line, const char *path, int nu
     if (*value)
         *value++ = 0;
     value += strspn(value, " \t=");
-    for (end = value + strlen(value); end > value && strchr(" \t", end[-1]);)
-        *--end = 0;
     plain_key(plain, sizeof plain, key);
     if (listed(skip, plain) || (place(plain) >= 0 && weir_settings_given(s, plain)))
         return WEIR_OK;
     if ((!strcmp(plain, "steps") && weir_settings_given(s, "epochs")) ||
         (!strcmp(plain, "epochs") && weir_settings_given(s, "steps")))
         return WEIR_OK; /* how long was said on the command line, the other way */
-    weir_err err = weir_settings_set(s, key, value);
+    weir_err err = cut_value(value);
+    if (!err)
+        err = weir_settings_set(s, key, value);
     return err ? weir_fail_in(err, "%s:%d", path, number) : WEIR_OK;
 }
 
@@ -245,7 +302,7 @@ char *weir_settings_text(const weir_settings *s)
     for (const weir_opt *o = weir_settings_options; o->name; o++) {
         weir_opt_show(o, s, value, sizeof value);
         if (value[0] && (!o->standard || strcmp(value, o->standard)) && !listed(not_kept, o->name))
-            fprintf(f, "%s %s\n", o->name, value);
+            write_line(f, o->name, value);
     }
     if (fclose(f)) {
         free(text);

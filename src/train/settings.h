@@ -25,7 +25,8 @@ extern const weir_opt weir_settings_options[];
 weir_err weir_settings_init(weir_settings *, weir_arena *);
 /* One option by name; '_' may stand for '-'. */
 weir_err weir_settings_set(weir_settings *, const char *key, const char *value);
-/* `key value` a line, # comments. Keys that were given before are left alone, so that flags win.
+/* `key value` a line; a # at its beginning or behind a space begins a comment, unless the value
+ * stands in quotes. Keys that were given before are left alone, so that flags win.
  * Errors name file and line. */
 weir_err weir_settings_read(weir_settings *, const char *path);
 /* The settings that weir_settings_text wrote. */
