@@ -197,10 +197,59 @@ static void parameters(void **state)
     params_differ(3, (damage){1, -1, 2}, "rank 0 has a model of 3 tensors, rank 1 one of 2");
 }
 
+/* ---- who differs ---- */
+
+/* The last rank and rank 1, in this order: what differs is told by their ranks, not by their places
+ * in the group. */
+static weir_err named_rank(weir_net *net, void *arg)
+{
+    static const weir_tensor tensor = {.name = "one", .n = 10};
+    const int *what = arg;
+    int me = weir_net_rank(net);
+    float param[10] = {me == 1 ? 1.0f : 0.0f};
+    weir_arena *arena = weir_arena_new();
+    weir_settings *set = WEIR_NEW(arena, weir_settings, 1);
+    weir_coll_use coll;
+    weir_group group;
+    weir_replica replica = {.coll = &coll, .group = &group, .tensor = &tensor, .tensors = 1};
+    weir_err err = me ? weir_group_make(net, 0, (int[]){2, 1}, 2, arena, &group) : WEIR_OK;
+
+    replica.param = param;
+    if (!err)
+        err = weir_settings_init(set, arena);
+    if (me && !err && *what == 0)
+        err = weir_agree_settings(&group, set, me == 1 ? "samples 5\n" : "samples 6\n", arena);
+    if (me && !err && *what == 1)
+        err = weir_agree_contents(&group, &(weir_content){"test part", (uint64_t)me}, 1, arena);
+    if (me && !err && *what == 2)
+        err = weir_coll_open("ring", &group, arena, &coll);
+    if (me && !err && *what == 2 && !(err = weir_replica_open(&replica, arena)))
+        err = weir_replica_check(&replica);
+    weir_arena_free(arena);
+    return err;
+}
+
+static void ranks_are_named(void **state)
+{
+    static const char *const says[] = {"samples is '6' on rank 2 and '5' on rank 1",
+                                       "the test part of rank 2 and that of rank 1 differ",
+                                       "ranks 2 and 1 hold different values of one"};
+
+    (void)state;
+    for (int what = 0; what < 3; what++) {
+        ranks r = {.size = 3, .timeout = 10, .stall = 60, .fn = named_rank, .arg = &what};
+        ranks_run(&r);
+        assert_int_equal(r.err[0], WEIR_OK);
+        for (int i = 1; i < 3; i++)
+            assert_says(r.why[i], says[what]);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(settings), cmocka_unit_test(contents),
-                                       cmocka_unit_test(parameters)};
+                                       cmocka_unit_test(parameters),
+                                       cmocka_unit_test(ranks_are_named)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -68,7 +68,7 @@ static void write_settings(const weir_settings *set, const char *more, char *tex
 }
 
 /* The first line that differs: key, and both values. The texts are cut in place. */
-static weir_err name_difference(char *here, char *there, int rank)
+static weir_err name_difference(char *here, char *there, const weir_group *g, int other)
 {
     char *a = here, *b = there;
 
@@ -80,17 +80,17 @@ static weir_err name_difference(char *here, char *there, int rank)
             if (key != same || memcmp(a, b, key))
                 break;
             return weir_fail(WEIR_MISFIT,
-                             "the ranks do not run the same thing: %.*s is '%.200s' on rank 0 and "
+                             "the ranks do not run the same thing: %.*s is '%.200s' on rank %d and "
                              "'%.200s' on rank %d",
-                             (int)key, a, a + key + (a[key] == ' '), b + key + (b[key] == ' '),
-                             rank);
+                             (int)key, a, a + key + (a[key] == ' '), g->member[0],
+                             b + key + (b[key] == ' '), g->member[other]);
         }
         a += n + (a[n] == '\n');
         b += m + (b[m] == '\n');
     }
     return weir_fail(WEIR_MISFIT,
-                     "the ranks do not run the same thing: rank %d has other settings than rank 0",
-                     rank);
+                     "the ranks do not run the same thing: rank %d has other settings than rank %d",
+                     g->member[other], g->member[0]);
 }
 
 static void places(size_t *off, size_t *len, int p, size_t each)
@@ -134,7 +134,7 @@ weir_err weir_agree_settings(weir_group *g, const weir_settings *set, const char
     uint64_t *hash = WEIR_NEW(arena, uint64_t, p);
     size_t *off = WEIR_NEW(arena, size_t, 2 * p);
     weir_coll_use ring;
-    int rank;
+    int member;
 
     if (!mine || !other || !hash || !off)
         return weir_fail_nomem(2 * ROOM + 3 * p * sizeof *hash);
@@ -143,32 +143,32 @@ weir_err weir_agree_settings(weir_group *g, const weir_settings *set, const char
     hash[g->me] = weir_hash(mine, strlen(mine), 0);
     places(off, off + p, g->size, sizeof *hash);
     WEIR_TRY(weir_allgather(&ring, g, hash, off, off + p));
-    if (!(rank = first_other(hash, g->size)))
+    if (!(member = first_other(hash, g->size)))
         return WEIR_OK;
     memcpy(other, mine, ROOM);
     WEIR_TRY(weir_broadcast(&ring, g, 0, mine, ROOM));
-    WEIR_TRY(weir_broadcast(&ring, g, rank, other, ROOM));
+    WEIR_TRY(weir_broadcast(&ring, g, member, other, ROOM));
     mine[ROOM - 1] = other[ROOM - 1] = 0;
     wait_for_all(&ring, g);
-    return name_difference(mine, other, rank);
+    return name_difference(mine, other, g, member);
 }
 
 /* ---- contents ---- */
 
-static weir_err name_content(const char *name, const uint64_t *hash, int p)
+static weir_err name_content(const char *name, const uint64_t *hash, const weir_group *g)
 {
     static const char cure[] = "copy the files from one machine to the others";
-    int odd = odd_one(hash, p);
+    int odd = odd_one(hash, g->size);
 
     if (odd < 0)
         return weir_fail(WEIR_MISFIT,
-                         "the ranks do not run the same thing: the %s of rank 0 and that of rank "
+                         "the ranks do not run the same thing: the %s of rank %d and that of rank "
                          "%d differ in content; %s",
-                         name, first_other(hash, p), cure);
+                         name, g->member[0], g->member[first_other(hash, g->size)], cure);
     return weir_fail(WEIR_MISFIT,
                      "the ranks do not run the same thing: the %s of rank %d differs in content "
                      "from that of the other ranks; %s",
-                     name, odd, cure);
+                     name, g->member[odd], cure);
 }
 
 weir_err weir_agree_contents(weir_group *g, const weir_content *content, int n, weir_arena *arena)
@@ -186,12 +186,12 @@ weir_err weir_agree_contents(weir_group *g, const weir_content *content, int n, 
     places(off, off + p, g->size, each);
     WEIR_TRY(weir_allgather(&ring, g, all, off, off + p));
     for (int i = 0; i < n; i++) {
-        for (size_t rank = 0; rank < p; rank++)
-            one[rank] = all[rank * (size_t)n + (size_t)i];
+        for (size_t k = 0; k < p; k++)
+            one[k] = all[k * (size_t)n + (size_t)i];
         if (!first_other(one, g->size))
             continue;
         wait_for_all(&ring, g);
-        return name_content(content[i].name, one, g->size);
+        return name_content(content[i].name, one, g);
     }
     return WEIR_OK;
 }
@@ -213,6 +213,7 @@ weir_err weir_replica_open(weir_replica *r, weir_arena *arena)
 /* Tensor by tensor: rare, and the last thing that this run does. */
 static weir_err name_tensor(weir_replica *r)
 {
+    const int *member = r->group->member;
     int p = r->group->size, odd;
 
     for (int i = 0; i < r->tensors; i++) {
@@ -224,12 +225,12 @@ static weir_err name_tensor(weir_replica *r)
         odd = odd_one(r->all, p);
         if (odd < 0)
             return weir_fail(WEIR_DIVERGED,
-                             "after step %llu ranks 0 and %d hold different values of %s",
-                             (unsigned long long)r->step, first_other(r->all, p),
+                             "after step %llu ranks %d and %d hold different values of %s",
+                             (unsigned long long)r->step, member[0], member[first_other(r->all, p)],
                              r->tensor[i].name);
         return weir_fail(WEIR_DIVERGED,
                          "after step %llu rank %d holds other values of %s than the other ranks",
-                         (unsigned long long)r->step, odd, r->tensor[i].name);
+                         (unsigned long long)r->step, member[odd], r->tensor[i].name);
     }
     return weir_fail(WEIR_DIVERGED, "after step %llu the ranks' parameters differ",
                      (unsigned long long)r->step);
@@ -252,8 +253,9 @@ weir_err weir_replica_check(weir_replica *r)
     WEIR_TRY(weir_allgather(r->coll, r->group, r->all, r->off, r->len));
     if ((other = first_other(r->all, r->group->size))) {
         wait_for_all(r->coll, r->group);
-        return weir_fail(WEIR_DIVERGED, "rank 0 has a model of %llu tensors, rank %d one of %llu",
-                         (unsigned long long)r->all[0], other, (unsigned long long)r->all[other]);
+        return weir_fail(WEIR_DIVERGED, "rank %d has a model of %llu tensors, rank %d one of %llu",
+                         r->group->member[0], (unsigned long long)r->all[0],
+                         r->group->member[other], (unsigned long long)r->all[other]);
     }
     return name_tensor(r);
 }

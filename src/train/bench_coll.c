@@ -34,8 +34,8 @@ static weir_err check_sum(weir_coll_use *use, weir_group *group, float *x, size_
     return WEIR_OK;
 }
 
-/* Over a slow link one round is enough to know: all take as many as rank 0 finds it has patience
- * for, having seen how long one takes. */
+/* Over a slow link one round is enough to know: all take as many as the first finds it has
+ * patience for, having seen how long one takes. */
 static weir_err agree_rounds(weir_net *net, weir_coll_use *use, weir_group *group, double one,
                              int *rounds)
 {

@@ -45,7 +45,7 @@ static weir_err gather_job(void *arg)
 weir_err weir_trainer_gather(weir_trainer *t, uint64_t mine, uint64_t *all)
 {
     int p = t->mesh.all.size;
-    size_t *off = WEIR_NEW(t->arena, size_t, p), *len = WEIR_NEW(t->arena, size_t, p);
+    size_t *off = WEIR_NEW(t->mesh.arena, size_t, p), *len = WEIR_NEW(t->mesh.arena, size_t, p);
 
     if (!off || !len)
         return weir_fail_nomem((size_t)p * 16);
@@ -73,7 +73,7 @@ static int distinct(const uint64_t *x, int n)
 
 weir_err weir_trainer_replicas(weir_trainer *t, int *replicas)
 {
-    uint64_t *hash = WEIR_NEW(t->arena, uint64_t, t->mesh.all.size);
+    uint64_t *hash = WEIR_NEW(t->mesh.arena, uint64_t, t->mesh.all.size);
 
     if (!hash)
         return weir_fail_nomem(0);

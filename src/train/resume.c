@@ -22,7 +22,7 @@ static weir_ckpt_body body(weir_trainer *t)
 
 weir_err weir_resume_agree(weir_trainer *t, bool *saves)
 {
-    uint64_t *out = WEIR_NEW(t->arena, uint64_t, t->mesh.all.size);
+    uint64_t *out = WEIR_NEW(t->mesh.arena, uint64_t, t->mesh.all.size);
 
     if (!out)
         return weir_fail_nomem((size_t)t->mesh.all.size * sizeof *out);
@@ -108,7 +108,8 @@ weir_err weir_resume_save(weir_trainer *t, weir_journal *journal, weir_rundir *d
 /* Ranks that read different disks may find different checkpoints. */
 static weir_err agree_step(weir_trainer *t)
 {
-    uint64_t *step = WEIR_NEW(t->arena, uint64_t, t->mesh.all.size);
+    uint64_t *step = WEIR_NEW(t->mesh.arena, uint64_t, t->mesh.all.size);
+    const int *member = t->mesh.all.member;
 
     if (!step)
         return weir_fail_nomem(0);
@@ -116,9 +117,10 @@ static weir_err agree_step(weir_trainer *t)
     for (int i = 1; i < t->mesh.all.size; i++)
         if (step[i] != step[0])
             return weir_fail(WEIR_MISFIT,
-                             "rank 0 resumes from step %llu, rank %d from step %llu: do all ranks "
+                             "rank %d resumes from step %llu, rank %d from step %llu: do all ranks "
                              "see the same directory?",
-                             (unsigned long long)step[0], i, (unsigned long long)step[i]);
+                             member[0], (unsigned long long)step[0], member[i],
+                             (unsigned long long)step[i]);
     return WEIR_OK;
 }
 

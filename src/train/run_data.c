@@ -23,8 +23,8 @@ static weir_err agree_job(void *arg)
     snprintf(more, sizeof more, "training-samples %llu\ntest-samples %llu\nclasses %lld\n",
              (unsigned long long)t->data.facts.count[WEIR_TRAIN],
              (unsigned long long)t->data.facts.count[WEIR_TEST], (long long)t->data.facts.classes);
-    WEIR_TRY(weir_agree_settings(&t->mesh.all, t->set, more, t->arena));
-    return weir_agree_contents(&t->mesh.all, a->content, CONTENTS, t->arena);
+    WEIR_TRY(weir_agree_settings(&t->mesh.all, t->set, more, t->mesh.arena));
+    return weir_agree_contents(&t->mesh.all, a->content, CONTENTS, t->mesh.arena);
 }
 
 static weir_err hash_model(const weir_trainer *t, uint64_t *hash)

@@ -188,11 +188,11 @@ void weir_rundir_write_flight(const weir_trainer *t)
 
     if (!out || !t->mesh.all.flight || !has_config(out))
         return;
-    snprintf(path, sizeof path, "%s/flight-%d.txt", out, t->mesh.all.me);
+    snprintf(path, sizeof path, "%s/flight-%d.txt", out, weir_net_rank(t->net));
     if (!(f = fopen(path, "we")))
         return;
-    fprintf(f, "rank %d of %d, step %llu: the last collectives, oldest first\n", t->mesh.all.me,
-            t->mesh.all.size, (unsigned long long)t->step + 1);
+    fprintf(f, "rank %d of %d, step %llu: the last collectives, oldest first\n",
+            weir_net_rank(t->net), t->mesh.all.size, (unsigned long long)t->step + 1);
     weir_flight_write(t->mesh.all.flight, weir_now(t->rt), f);
     fclose(f);
 }
