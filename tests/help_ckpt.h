@@ -50,9 +50,9 @@ static inline weir_err list_state(void *arg, weir_io *io)
     return weir_io_floats(io, "scratch", r->scratch, 2, r->keep);
 }
 
-static inline weir_ckpt_body body_of(run *r)
+static inline weir_checkpoint_body body_of(run *r)
 {
-    return (weir_ckpt_body){
+    return (weir_checkpoint_body){
         .tensor = tensors, .tensors = 3, .param = r->param, .state = list_state, .arg = r};
 }
 
@@ -82,27 +82,27 @@ static inline double tick(weir_rt *rt)
 static weir_rt clock_rt = {.now = tick};
 
 static inline weir_err save_with(const char *out, uint64_t step, int keep, int workers,
-                                 weir_ckpt_saved *saved)
+                                 weir_checkpoint_saved *saved)
 {
-    weir_ckpt_info info = {.step = step,
-                           .seed = UINT64_MAX,
-                           .samples = 64 * step,
-                           .workers = workers,
-                           .model = "mlp:hidden=4",
-                           .data = "idx:/data",
-                           .settings = "lr = 0.1\nbatch = 64\n",
-                           .lessons = step % 2 ? NULL : "{\"vocabulary\":[\"\\\"\"]}"};
-    weir_ckpt_body body;
+    weir_checkpoint_info info = {.step = step,
+                                 .seed = UINT64_MAX,
+                                 .samples = 64 * step,
+                                 .workers = workers,
+                                 .model = "mlp:hidden=4",
+                                 .data = "idx:/data",
+                                 .settings = "lr = 0.1\nbatch = 64\n",
+                                 .lessons = step % 2 ? NULL : "{\"vocabulary\":[\"\\\"\"]}"};
+    weir_checkpoint_body body;
     run r;
 
     fill(&r, step);
     body = body_of(&r);
-    return weir_ckpt_save(&clock_rt, out, keep, &info, &body, saved);
+    return weir_checkpoint_save(&clock_rt, out, keep, &info, &body, saved);
 }
 
 static inline weir_err save(const char *out, uint64_t step)
 {
-    weir_ckpt_saved saved;
+    weir_checkpoint_saved saved;
 
     return save_with(out, step, 3, 2, &saved);
 }
@@ -110,22 +110,23 @@ static inline weir_err save(const char *out, uint64_t step)
 /* Is it whole, and what was saved at this step? */
 static inline bool holds(const char *path, uint64_t step)
 {
-    weir_ckpt_body body;
+    weir_checkpoint_body body;
     run want, got = {.keep = WEIR_KEEP_DROP};
     size_t left;
 
     fill(&want, step);
     body = body_of(&got);
-    return !weir_ckpt_load(path, 2, &body, &left) && left == 0 && !memcmp(&want, &got, sizeof got);
+    return !weir_checkpoint_load(path, 2, &body, &left) && left == 0 &&
+           !memcmp(&want, &got, sizeof got);
 }
 
 /* The step of what is found, having checked that it is what was saved then; -1: nothing. */
 static inline long found(const char *out)
 {
-    char path[WEIR_CKPT_PATH];
+    char path[WEIR_CHECKPOINT_PATH];
     uint64_t step;
 
-    if (weir_ckpt_find(out, path))
+    if (weir_checkpoint_find(out, path))
         return -1;
     step = strtoull(strrchr(path, '-') + 1, NULL, 10);
     return holds(path, step) ? (long)step : -1;

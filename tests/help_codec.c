@@ -54,7 +54,7 @@ coder_rig *coder_open(const char *spec, int views, const size_t (*shape)[2])
     r->before = WEIR_NEW(r->arena, float, r->bucket.n);
     r->msg = weir_alloc(r->arena, r->codec->bound(r->self) + 64);
     r->first = weir_alloc(r->arena, r->codec->bound(r->self) + 1);
-    r->feed.tile = WEIR_NEW(r->arena, float, WEIR_TILE);
+    r->feed.tile = WEIR_NEW(r->arena, float, WEIR_FEED_TILE);
     r->turn.epochs = 100; /* past any warm-up */
     return r;
 }
@@ -93,8 +93,8 @@ weir_err coder_step(coder_rig *r, bool residual)
             WEIR_TRY(r->codec->absorb(r->self, r->turn, r->msg, r->len));
     }
     r->turn.round--;
-    if (r->codec->settle && residual)
-        r->codec->settle(r->self, r->hold);
+    if (r->codec->take_sent && residual)
+        r->codec->take_sent(r->self, r->hold);
     memset(r->value, 0, n * sizeof(float));
     return r->codec->decode(r->self, r->turn, r->msg, r->len, r->value);
 }

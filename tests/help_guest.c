@@ -1,7 +1,7 @@
 /* help_guest.c - see help_guest.h. */
 #include "help_guest.h"
 #include "net/key.h"
-#include "net/place.h"
+#include "net/rank_info.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>

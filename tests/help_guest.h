@@ -6,7 +6,7 @@
 #include "help_ranks.h"
 
 typedef struct guest {
-    weir_place place;
+    weir_rank_info place;
     const char *net;                    /* NULL: zmq */
     weir_err (*fn)(weir_net *, void *); /* NULL: guest_greet */
     weir_task *task;

@@ -57,7 +57,7 @@ weir_err held_open(held_model *m, const held_job *j, weir_arena *a)
                               &(weir_cut_rules){.bytes = 8192, .small = WEIR_SMALL}, a, &b,
                               &m->lanes));
     WEIR_TRY(weir_lanes_make(b, m->lanes, j->codec, j->optim, a, &m->lane));
-    m->lane[m->lanes - 1].notes = WEIR_NOTES;
+    m->lane[m->lanes - 1].notes = WEIR_EXCHANGE_NOTES;
     WEIR_TRY(weir_plug_make(&held_exchange(j)->plug, "exchange", j->exchange, a, &m->self));
     e = held_env(m, j, a);
     return held_exchange(j)->init(m->self, &e);
@@ -115,20 +115,20 @@ weir_err held_step(held_model *m, held_job *j, int machine, int member, uint64_t
 {
     const weir_exchange *x = held_exchange(j);
     double *size = calloc(HELD_N, sizeof *size);
-    weir_commit c = {.turn = {.step = step, .epochs = 10, .rate = RATE},
+    weir_commit c = {.when = {.step = step, .epochs = 10, .rate = RATE},
                      .rate = RATE,
                      .clip = j->clip,
                      .keep = true};
     weir_err err = size ? WEIR_OK : weir_fail_nomem(0);
 
-    for (int i = 0; i < HELD_N + WEIR_NOTES; i++)
+    for (int i = 0; i < HELD_N + WEIR_EXCHANGE_NOTES; i++)
         m->grad[i] = part(machine, member, j->split, step, i);
     for (int i = 0; i < HELD_N; i++)
         j->put[i] += (double)m->grad[i];
     if (!err)
         step_sizes(m, true, size);
     for (int i = 0; i < m->lanes && !err; i++)
-        err = x->bucket(m->self, &m->lane[i], c.turn);
+        err = x->bucket(m->self, &m->lane[i], c.when);
     if (!err)
         err = x->finish(m->self, &c);
     if (!err) {

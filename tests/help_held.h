@@ -10,7 +10,7 @@ enum { HELD_N = 6100, HELD_RANKS = 6 };
 /* A rank's model. */
 typedef struct held_model {
     weir_tensor t[3];
-    float param[HELD_N], grad[HELD_N + WEIR_NOTES];
+    float param[HELD_N], grad[HELD_N + WEIR_EXCHANGE_NOTES];
     weir_lane *lane;
     int lanes;
     weir_group g;

@@ -106,18 +106,19 @@ void idx_refused(const char *format, weir_err code, const char *file, const char
     assert_int_equal(use.facts.dims, 77);
 }
 
-weir_batch idx_get(const weir_data_use *use, weir_part part, uint64_t first, int n, uint64_t step)
+weir_data_batch idx_get(const weir_data_use *use, weir_data_part part, uint64_t first, int n,
+                        uint64_t step)
 {
     uint64_t index[1024];
-    weir_pick pick = {
+    weir_data_pick pick = {
         .part = part, .seed = 1, .step = step, .first = first, .index = index, .n = n};
-    weir_batch batch;
+    weir_data_batch batch;
 
     assert_in_range(n, 1, 1024);
     assert_true(first + (uint64_t)n <= use->facts.count[part]);
     for (int i = 0; i < n; i++)
         index[i] = first + (uint64_t)i;
-    assert_int_equal(weir_batch_new(&use->facts, n, idx_arena, &batch), WEIR_OK);
+    assert_int_equal(weir_data_batch_new(&use->facts, n, idx_arena, &batch), WEIR_OK);
     assert_int_equal(use->data->get(use->self, &pick, &batch), WEIR_OK);
     assert_int_equal(batch.n, n);
     return batch;

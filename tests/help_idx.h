@@ -36,7 +36,8 @@ weir_err idx_open(const char *format, int64_t batch, weir_data_use *);
 /* That this fails with the code, naming the file and saying the words, and gives nothing. */
 void idx_refused(const char *format, weir_err code, const char *file, const char *words);
 /* Samples first..first + n - 1 of a part, at a step of seed 1. */
-weir_batch idx_get(const weir_data_use *, weir_part, uint64_t first, int n, uint64_t step);
+weir_data_batch idx_get(const weir_data_use *, weir_data_part, uint64_t first, int n,
+                        uint64_t step);
 /* Runs a line in which up to two %s are the directory. */
 void idx_shell(const char *format);
 #endif

@@ -17,12 +17,12 @@ static weir_err serve_long(void *arg)
 {
     weir_net *n = arg;
     unsigned char *answer = malloc(LONG);
-    weir_op o, *p = &o;
+    weir_net_op o, *p = &o;
     weir_err err = WEIR_OK;
     int which;
 
     for (int k = 0; k < ASKS && !err; k++) {
-        weir_net_recv(n, WEIR_ANY, weir_tag(WEIR_CHANNEL_SERVE, 0, 0), WEIR_WHOLE_CHANNEL, NULL, 0,
+        weir_net_recv(n, WEIR_ANY, weir_tag(WEIR_CHANNEL_SERVE, 0, 0), WEIR_TAG_CHANNEL, NULL, 0,
                       &o);
         if ((err = weir_net_wait(n, &p, 1, 0, &which)) || (err = weir_net_why(n, &o)))
             break;
@@ -39,7 +39,7 @@ static weir_err serve_each_other(weir_net *n, void *arg)
 {
     unsigned char *ask = malloc(LONG), *answer = malloc(LONG);
     int peer = 1 - weir_net_rank(n);
-    weir_fibre_task *server;
+    weir_net_task *server;
     weir_err err = WEIR_OK;
 
     (void)arg;
@@ -106,8 +106,8 @@ static void backward(model *m, uint64_t step)
 {
     for (size_t i = 0; i < PARAMS; i++) {
         size_t all = (i * 7 + step * 13) % 97;
-        m->grad[i] = (float)(weir_cut(all, m->group.size, m->group.me + 1) -
-                             weir_cut(all, m->group.size, m->group.me));
+        m->grad[i] = (float)(weir_coll_cut(all, m->group.size, m->group.me + 1) -
+                             weir_coll_cut(all, m->group.size, m->group.me));
     }
 }
 
@@ -115,7 +115,7 @@ static int owner(const model *m, int lane)
 {
     int k = 0;
 
-    while (weir_cut((size_t)m->lanes, m->group.size, k + 1) <= (size_t)lane)
+    while (weir_coll_cut((size_t)m->lanes, m->group.size, k + 1) <= (size_t)lane)
         k++;
     return k;
 }
@@ -133,13 +133,13 @@ static weir_err train_step(model *m, uint64_t step)
 
     backward(m, step);
     for (int i = 0; i < m->lanes; i++)
-        WEIR_TRY(weir_route_sum(m->route, &m->lane[i], (weir_turn){.step = step}, 1));
+        WEIR_TRY(weir_route_sum(m->route, &m->lane[i], (weir_when){.step = step}, 1));
     for (int i = 0; i < m->lanes; i++)
         if (owner(m, i) == m->group.me)
             step_lane(&m->lane[i], step);
     for (int k = 0; k < m->group.size; k++) {
-        size_t first = weir_cut((size_t)m->lanes, m->group.size, k),
-               end = weir_cut((size_t)m->lanes, m->group.size, k + 1);
+        size_t first = weir_coll_cut((size_t)m->lanes, m->group.size, k),
+               end = weir_coll_cut((size_t)m->lanes, m->group.size, k + 1);
         off[k] = first < (size_t)m->lanes ? m->lane[first].bucket->at * sizeof(float) : 0;
         len[k] = 0;
         for (size_t i = first; i < end; i++)
@@ -180,14 +180,14 @@ enum { STEPS = 6, FATAL = 3 };
 static weir_err agree(weir_net *n, const int *members, int count, uint64_t *step)
 {
     uint64_t theirs[8], mine = *step;
-    weir_op ops[16];
+    weir_net_op ops[16];
     int k = 0;
 
     weir_net_strict(n, false);
     for (int i = 0; i < count; i++)
         if (members[i] != weir_net_rank(n)) {
-            weir_net_recv(n, members[i], weir_tag(WEIR_CHANNEL_AGREE, 1, 0), WEIR_EXACT, &theirs[i],
-                          sizeof theirs[i], &ops[k++]);
+            weir_net_recv(n, members[i], weir_tag(WEIR_CHANNEL_AGREE, 1, 0), WEIR_TAG_EXACT,
+                          &theirs[i], sizeof theirs[i], &ops[k++]);
             weir_net_send(n, members[i], weir_tag(WEIR_CHANNEL_AGREE, 1, 0), &mine, sizeof mine,
                           &ops[k++]);
         }
@@ -221,7 +221,7 @@ static weir_err replica_step(weir_net *n, model *m, uint64_t step, double *how)
     for (int i = 0; i < m->lanes; i++) {
         if (how && i == m->lanes / 2)
             WEIR_TRY(go_away(n, how));
-        WEIR_TRY(weir_route_sum(m->route, &m->lane[i], (weir_turn){.step = step}, 1));
+        WEIR_TRY(weir_route_sum(m->route, &m->lane[i], (weir_when){.step = step}, 1));
     }
     WEIR_TRY(weir_barrier(&m->coll, &m->group)); /* nobody commits what another could not */
     for (int i = 0; i < m->lanes; i++)
@@ -413,10 +413,10 @@ static weir_err gather(weir_net *n, uint32_t round, bool record, int *source, fl
 
     *sum = 0;
     for (int k = 0; k < CLIENTS * EACH; k++) {
-        weir_op o, *p = &o;
+        weir_net_op o, *p = &o;
         int which;
         weir_net_recv(n, record ? WEIR_ANY : source[k], weir_tag(WEIR_CHANNEL_SERVE, round, 0),
-                      WEIR_EXACT, &x, sizeof x, &o);
+                      WEIR_TAG_EXACT, &x, sizeof x, &o);
         WEIR_TRY(weir_net_wait(n, &p, 1, 0, &which));
         WEIR_TRY(weir_net_why(n, &o));
         source[k] = o.peer;

@@ -24,7 +24,7 @@ static weir_err meet_without(weir_net *n, int gone)
 static weir_err one_fails(weir_net *n, void *arg)
 {
     weir_fault f;
-    weir_op o, here, *p = &o, *ph = &here;
+    weir_net_op o, here, *p = &o, *ph = &here;
     int which, other = weir_net_rank(n) ? 0 : 2;
 
     (void)arg;
@@ -36,7 +36,7 @@ static weir_err one_fails(weir_net *n, void *arg)
     }
     weir_net_send(n, 1, law_tag(9, 0), NULL, 0, &here);
     /* names another: strict ends it all the same */
-    weir_net_recv(n, other, law_tag(0, 0), WEIR_EXACT, NULL, 0, &o);
+    weir_net_recv(n, other, law_tag(0, 0), WEIR_TAG_EXACT, NULL, 0, &o);
     WEIR_TRY(weir_net_wait(n, &p, 1, 0, &which));
     CHECK(o.err == WEIR_LOST && o.peer == 1);
     weir_net_fault(n, &f);
@@ -55,7 +55,7 @@ static weir_err one_fails(weir_net *n, void *arg)
  * and for all ---- */
 
 typedef struct rest {
-    weir_op ops[8], *p[8];
+    weir_net_op ops[8], *p[8];
     char *big, *in[4];
     int count;
 } rest;
@@ -65,7 +65,7 @@ static void start_all(weir_net *n, rest *r, size_t len, uint32_t turn)
     r->count = 0;
     for (int q = 0; q < weir_net_size(n); q++)
         if (q != weir_net_rank(n)) {
-            weir_net_recv(n, q, law_tag(turn, 0), WEIR_EXACT, turn % 2 ? NULL : r->in[q],
+            weir_net_recv(n, q, law_tag(turn, 0), WEIR_TAG_EXACT, turn % 2 ? NULL : r->in[q],
                           turn % 2 ? 0 : len, &r->ops[r->count++]);
             weir_net_send(n, q, law_tag(turn, 0), r->big, len, &r->ops[r->count++]);
         }
@@ -148,7 +148,7 @@ static weir_err loose_client(weir_net *n)
 
 static weir_err loose(weir_net *n, void *arg)
 {
-    weir_op o, *p = &o;
+    weir_net_op o, *p = &o;
     int which, lost = 0, data = 0, x;
     unsigned seen = 0;
 
@@ -157,7 +157,7 @@ static weir_err loose(weir_net *n, void *arg)
     if (weir_net_rank(n))
         return loose_client(n);
     for (int k = 0; k < 5; k++) {
-        weir_net_recv(n, WEIR_ANY, weir_tag(WEIR_CHANNEL_SERVE, 0, 0), WEIR_WHOLE_CHANNEL, &x,
+        weir_net_recv(n, WEIR_ANY, weir_tag(WEIR_CHANNEL_SERVE, 0, 0), WEIR_TAG_CHANNEL, &x,
                       sizeof x, &o);
         WEIR_TRY(weir_net_wait(n, &p, 1, 0, &which));
         if (o.err) {
@@ -170,12 +170,12 @@ static weir_err loose(weir_net *n, void *arg)
         }
     }
     CHECK(lost == 2 && data == 3);
-    weir_net_recv(n, WEIR_ANY, weir_tag(WEIR_CHANNEL_SERVE, 0, 0), WEIR_WHOLE_CHANNEL, &x, sizeof x,
+    weir_net_recv(n, WEIR_ANY, weir_tag(WEIR_CHANNEL_SERVE, 0, 0), WEIR_TAG_CHANNEL, &x, sizeof x,
                   &o);
     /* no more of it; goodbye is none */
     CHECK(weir_net_wait(n, &p, 1, weir_net_now(n) + 0.05, &which) == WEIR_LATE);
     weir_net_cancel(n, &p, 1);
-    weir_net_recv(n, 1, law_tag(0, 0), WEIR_EXACT, &x, sizeof x, &o);
+    weir_net_recv(n, 1, law_tag(0, 0), WEIR_TAG_EXACT, &x, sizeof x, &o);
     CHECK(o.done && o.err == WEIR_LOST && o.peer == 1);
     return WEIR_OK;
 }
@@ -194,7 +194,7 @@ static weir_err third_goes(weir_net *n)
 static weir_err renewal(weir_net *n, void *arg)
 {
     int me = weir_net_rank(n), peer = 1 - me, x = 0, which;
-    weir_op old, o, *p = &old;
+    weir_net_op old, o, *p = &old;
 
     (void)arg;
     if (me == 2)
@@ -203,7 +203,7 @@ static weir_err renewal(weir_net *n, void *arg)
     WEIR_TRY(weir_net_send_wait(n, peer, law_tag(5, 0), &(int){55}, sizeof(int)));
     WEIR_TRY(weir_net_send_wait(n, peer, law_tag(9, 0), NULL, 0));
     WEIR_TRY(weir_net_recv_wait(n, peer, law_tag(9, 0), NULL, 0, NULL));
-    weir_net_recv(n, peer, law_tag(0, 0), WEIR_EXACT, &x, sizeof x, &old);
+    weir_net_recv(n, peer, law_tag(0, 0), WEIR_TAG_EXACT, &x, sizeof x, &old);
     WEIR_TRY(weir_net_send_wait(n, 2, law_tag(9, 0), NULL, 0));
     WEIR_TRY(weir_net_wait(n, &p, 1, 0, &which));
     CHECK(old.err == WEIR_LOST && old.peer == 2);
@@ -212,7 +212,7 @@ static weir_err renewal(weir_net *n, void *arg)
     weir_net_send(n, peer, weir_tag(WEIR_CHANNEL_AGREE, 1, 0), &me, sizeof me, &o);
     WEIR_TRY(weir_net_recv_wait(n, peer, weir_tag(WEIR_CHANNEL_AGREE, 1, 0), &x, sizeof x, NULL));
     CHECK(x == peer);
-    weir_net_recv(n, peer, law_tag(1, 0), WEIR_EXACT, &x, sizeof x, &old);
+    weir_net_recv(n, peer, law_tag(1, 0), WEIR_TAG_EXACT, &x, sizeof x, &old);
     if (me == 1) /* rank 0 is ahead: its message of the new generation is kept until we follow */
         WEIR_TRY(weir_net_spend(n, 0.05));
     weir_net_renew(n, 1, (int[]){0, 1}, 2);
@@ -221,7 +221,7 @@ static weir_err renewal(weir_net *n, void *arg)
     WEIR_TRY(weir_net_send_wait(n, peer, law_tag(5, 0), &(int){66}, sizeof(int)));
     WEIR_TRY(weir_net_recv_wait(n, peer, law_tag(5, 0), &x, sizeof x, NULL));
     CHECK(x == 66); /* not 55 */
-    weir_net_recv(n, 2, law_tag(5, 0), WEIR_EXACT, &x, sizeof x, &o);
+    weir_net_recv(n, 2, law_tag(5, 0), WEIR_TAG_EXACT, &x, sizeof x, &o);
     CHECK(o.done && o.err == WEIR_LOST);
     return WEIR_OK;
 }
@@ -231,7 +231,7 @@ static weir_err old_send(weir_net *n, void *arg)
 {
     size_t len = 1 << 20;
     char *big = calloc(1, len);
-    weir_op o, *p = &o;
+    weir_net_op o, *p = &o;
     int peer = 1 - weir_net_rank(n), which, x = 0;
 
     (void)arg;
@@ -249,16 +249,16 @@ static weir_err old_send(weir_net *n, void *arg)
 /* A member that is lost before the renewal is not forgotten by it. */
 static weir_err renewed_with_the_lost(weir_net *n, void *arg)
 {
-    weir_op o, *p = &o;
+    weir_net_op o, *p = &o;
     int which;
 
     (void)arg;
     if (weir_net_rank(n) == 1)
         return weir_fail(WEIR_DISK, "gone");
-    weir_net_recv(n, 1, law_tag(0, 0), WEIR_EXACT, NULL, 0, &o);
+    weir_net_recv(n, 1, law_tag(0, 0), WEIR_TAG_EXACT, NULL, 0, &o);
     WEIR_TRY(weir_net_wait(n, &p, 1, 0, &which));
     weir_net_renew(n, 1, (int[]){0, 1}, 2);
-    weir_net_recv(n, WEIR_ANY, law_tag(0, 0), WEIR_EXACT, NULL, 0, &o);
+    weir_net_recv(n, WEIR_ANY, law_tag(0, 0), WEIR_TAG_EXACT, NULL, 0, &o);
     CHECK(o.done && o.err == WEIR_LOST && o.peer == 1);
     return WEIR_OK;
 }
@@ -326,7 +326,7 @@ static weir_err hoard(weir_net *n, void *arg)
 {
     char *block = calloc(1, 10000);
     int me = weir_net_rank(n), which;
-    weir_op o, *p = &o;
+    weir_net_op o, *p = &o;
     weir_fault f;
 
     (void)arg;
@@ -334,7 +334,7 @@ static weir_err hoard(weir_net *n, void *arg)
         if (weir_net_send_wait(n, 0, law_tag(0, 0), block, 10000))
             break;
     free(block);
-    weir_net_recv(n, me == 0 ? 2 : 0, law_tag(1, 0), WEIR_EXACT, NULL, 0, &o);
+    weir_net_recv(n, me == 0 ? 2 : 0, law_tag(1, 0), WEIR_TAG_EXACT, NULL, 0, &o);
     WEIR_TRY(weir_net_wait(n, &p, 1, 0, &which));
     weir_net_fault(n, &f);
     CHECK(f.code == WEIR_LOST && f.rank == 1 && weir_net_why(n, &o) == WEIR_LOST);

@@ -5,18 +5,18 @@
 
 weir_err law_barrier(weir_net *n, uint32_t turn)
 {
-    weir_op ops[2 * RANKS_MAX];
+    weir_net_op ops[2 * RANKS_MAX];
     int count = 0;
 
     for (int p = 0; p < weir_net_size(n); p++)
         if (p != weir_net_rank(n)) {
-            weir_net_recv(n, p, weir_tag(WEIR_CHANNEL_COLL, turn, 0), WEIR_EXACT, NULL, 0,
+            weir_net_recv(n, p, weir_tag(WEIR_CHANNEL_COLL, turn, 0), WEIR_TAG_EXACT, NULL, 0,
                           &ops[count++]);
             weir_net_send(n, p, weir_tag(WEIR_CHANNEL_COLL, turn, 0), NULL, 0, &ops[count++]);
         }
     weir_err err = weir_net_wait_all(n, ops, count, 0);
     for (int i = 0; i < count; i++)
-        weir_net_cancel(n, &(weir_op *){&ops[i]}, 1);
+        weir_net_cancel(n, &(weir_net_op *){&ops[i]}, 1);
     return err;
 }
 
@@ -76,9 +76,9 @@ static weir_err any_source(weir_net *n, void *arg)
         return weir_net_recv_wait(n, 0, law_tag(0, 0), &x, sizeof x, NULL);
     }
     for (int k = 0; k < 300; k++) {
-        weir_op o, *p = &o;
+        weir_net_op o, *p = &o;
         int which;
-        weir_net_recv(n, WEIR_ANY, weir_tag(WEIR_CHANNEL_SERVE, 0, 0), WEIR_WHOLE_CHANNEL, &x,
+        weir_net_recv(n, WEIR_ANY, weir_tag(WEIR_CHANNEL_SERVE, 0, 0), WEIR_TAG_CHANNEL, &x,
                       sizeof x, &o);
         WEIR_TRY(weir_net_wait(n, &p, 1, 0, &which));
         CHECK(!o.err && o.len == sizeof x && o.peer > 0 && o.peer < 4);
@@ -92,7 +92,7 @@ static weir_err any_source(weir_net *n, void *arg)
 /* A wildcard receive takes nothing from other channels, whichever was posted first. */
 static weir_err own_channel(weir_net *n, void *arg)
 {
-    weir_op any, own, *ops[] = {&any, &own};
+    weir_net_op any, own, *ops[] = {&any, &own};
     int a = 1, b = 2, which;
 
     (void)arg;
@@ -102,9 +102,9 @@ static weir_err own_channel(weir_net *n, void *arg)
         return weir_net_send_wait(n, 0, weir_tag(WEIR_CHANNEL_SERVE, 0, 0), &a, sizeof a);
     }
     a = b = 0;
-    weir_net_recv(n, WEIR_ANY, weir_tag(WEIR_CHANNEL_SERVE, 0, 0), WEIR_WHOLE_CHANNEL, &a, sizeof a,
+    weir_net_recv(n, WEIR_ANY, weir_tag(WEIR_CHANNEL_SERVE, 0, 0), WEIR_TAG_CHANNEL, &a, sizeof a,
                   &any);
-    weir_net_recv(n, 1, law_tag(3, 0), WEIR_EXACT, &b, sizeof b, &own);
+    weir_net_recv(n, 1, law_tag(3, 0), WEIR_TAG_EXACT, &b, sizeof b, &own);
     WEIR_TRY(weir_net_wait(n, ops, 2, 0, &which));
     CHECK(which == 1 && b == 2 && !any.done);
     WEIR_TRY(weir_net_send_wait(n, 1, law_tag(4, 0), NULL, 0));
@@ -124,7 +124,7 @@ static weir_err lent_and_landed(weir_net *n, void *arg)
     const size_t most = 1 << 20;
     unsigned char *out = malloc(most), *landed = malloc(most);
     int peer = weir_net_size(n) == 1 ? 0 : 1 - weir_net_rank(n); /* alone: to itself */
-    weir_op ops[2];
+    weir_net_op ops[2];
 
     (void)arg;
     for (uint32_t i = 0; i < 2 * LENGTHS; i++) {
@@ -132,7 +132,7 @@ static weir_err lent_and_landed(weir_net *n, void *arg)
         bool lent = i % 2;
         law_fill(out, len, i);
         weir_net_send(n, peer, law_tag(i, 1), out, len, &ops[0]);
-        weir_net_recv(n, peer, law_tag(i, 1), WEIR_EXACT, lent ? NULL : landed, lent ? 0 : most,
+        weir_net_recv(n, peer, law_tag(i, 1), WEIR_TAG_EXACT, lent ? NULL : landed, lent ? 0 : most,
                       &ops[1]);
         WEIR_TRY(weir_net_wait_all(n, ops, 2, 0));
         memset(out, 0, len); /* done: ours again, whatever has become of it */
@@ -152,7 +152,7 @@ static weir_err lent_stays(weir_net *n, void *arg)
 {
     size_t len = 300000;
     unsigned char *out = malloc(len);
-    weir_op o, *p = &o;
+    weir_net_op o, *p = &o;
     int which;
 
     (void)arg;
@@ -162,7 +162,7 @@ static weir_err lent_stays(weir_net *n, void *arg)
         memset(out, 0xee, len);
         WEIR_TRY(weir_net_send_wait(n, 1, law_tag(1, 0), NULL, 0));
     } else {
-        weir_net_recv(n, 0, law_tag(0, 0), WEIR_EXACT, NULL, 0, &o);
+        weir_net_recv(n, 0, law_tag(0, 0), WEIR_TAG_EXACT, NULL, 0, &o);
         WEIR_TRY(weir_net_wait(n, &p, 1, 0, &which));
         WEIR_TRY(weir_net_recv_wait(n, 0, law_tag(1, 0), NULL, 0, NULL));
         CHECK(!o.err && o.len == len && law_filled(o.data, len, 5));
@@ -178,7 +178,7 @@ static weir_err rendezvous(weir_net *n, void *arg)
     size_t len = 3 << 20;
     unsigned char *out = malloc(len), *in = malloc(len);
     int peer = 1 - weir_net_rank(n), which;
-    weir_op send[2], recv[2], *all[] = {&send[0], &send[1], &recv[0], &recv[1]};
+    weir_net_op send[2], recv[2], *all[] = {&send[0], &send[1], &recv[0], &recv[1]};
 
     (void)arg;
     law_fill(out, len, 7);
@@ -186,8 +186,8 @@ static weir_err rendezvous(weir_net *n, void *arg)
     weir_net_send(n, peer, law_tag(1, 0), out, len, &send[1]); /* one buffer, lent twice */
     WEIR_TRY(weir_net_spend(n, 0.01));
     for (uint32_t i = 2; i-- > 0;) { /* the second first */
-        weir_net_recv(n, peer, law_tag(i, 0), WEIR_EXACT, in, len, &recv[i]);
-        WEIR_TRY(weir_net_wait(n, (weir_op *[]){&recv[i]}, 1, 0, &which));
+        weir_net_recv(n, peer, law_tag(i, 0), WEIR_TAG_EXACT, in, len, &recv[i]);
+        WEIR_TRY(weir_net_wait(n, (weir_net_op *[]){&recv[i]}, 1, 0, &which));
         CHECK(!recv[i].err && recv[i].len == len && law_filled(in, len, 7));
         memset(in, 0, len);
     }
@@ -205,7 +205,7 @@ static weir_err rendezvous(weir_net *n, void *arg)
  * posted. */
 static weir_err posted_order(weir_net *n, void *arg)
 {
-    weir_op ops[8];
+    weir_net_op ops[8];
     int x[8];
 
     (void)arg;
@@ -216,7 +216,7 @@ static weir_err posted_order(weir_net *n, void *arg)
         return law_barrier(n, 0);
     }
     for (int i = 0; i < 8; i++)
-        weir_net_recv(n, WEIR_ANY, weir_tag(WEIR_CHANNEL_SERVE, 0, 0), WEIR_WHOLE_CHANNEL, &x[i],
+        weir_net_recv(n, WEIR_ANY, weir_tag(WEIR_CHANNEL_SERVE, 0, 0), WEIR_TAG_CHANNEL, &x[i],
                       sizeof x[i], &ops[i]);
     for (int p = 1; p < 3; p++) { /* all of one's, then all of the other's */
         WEIR_TRY(weir_net_send_wait(n, p, law_tag(0, 0), NULL, 0));
@@ -249,7 +249,7 @@ static weir_err too_big(weir_net *n, void *arg)
 
 static weir_err deadlines(weir_net *n, void *arg)
 {
-    weir_op o, *p = &o;
+    weir_net_op o, *p = &o;
     int x = 5, which;
     double t = weir_net_now(n);
 
@@ -258,7 +258,7 @@ static weir_err deadlines(weir_net *n, void *arg)
         WEIR_TRY(weir_net_recv_wait(n, 0, law_tag(1, 0), &x, sizeof x, NULL));
         return weir_net_send_wait(n, 0, law_tag(0, 0), &x, sizeof x);
     }
-    weir_net_recv(n, 1, law_tag(0, 0), WEIR_EXACT, &x, sizeof x, &o);
+    weir_net_recv(n, 1, law_tag(0, 0), WEIR_TAG_EXACT, &x, sizeof x, &o);
     /* now, even if the clock has only just begun */
     CHECK(weir_net_wait(n, &p, 1, t, &which) == WEIR_LATE && !o.done);
     CHECK(weir_net_wait(n, &p, 1, t + 0.05, &which) == WEIR_LATE && !o.done);
@@ -274,12 +274,12 @@ static weir_err cancels(weir_net *n, void *arg)
 {
     size_t len = 8 << 20;
     char *big = calloc(1, len);
-    weir_op ops[3], *p[] = {&ops[0], NULL, &ops[1], &ops[2]};
+    weir_net_op ops[3], *p[] = {&ops[0], NULL, &ops[1], &ops[2]};
     int x = 0, peer = 1 - weir_net_rank(n);
 
     (void)arg;
-    weir_net_recv(n, peer, law_tag(0, 0), WEIR_EXACT, &x, sizeof x, &ops[0]);
-    weir_net_recv(n, WEIR_ANY, law_tag(0, 1), WEIR_EXACT, NULL, 0, &ops[1]);
+    weir_net_recv(n, peer, law_tag(0, 0), WEIR_TAG_EXACT, &x, sizeof x, &ops[0]);
+    weir_net_recv(n, WEIR_ANY, law_tag(0, 1), WEIR_TAG_EXACT, NULL, 0, &ops[1]);
     weir_net_send(n, peer, law_tag(0, 2), big, len, &ops[2]);
     weir_net_cancel(n, p, 4);
     memset(big, 1, len); /* ours again */
@@ -321,13 +321,13 @@ static weir_err both_ways(weir_net *n, void *arg)
     size_t len = 16 << 20;
     unsigned char *out = malloc(len), *in = malloc(len);
     int peer = 1 - weir_net_rank(n);
-    weir_op ops[2];
+    weir_net_op ops[2];
 
     (void)arg;
     for (uint32_t k = 0; k < 3; k++) {
         law_fill(out, len, k);
         weir_net_send(n, peer, law_tag(k, 0), out, len, &ops[0]);
-        weir_net_recv(n, peer, law_tag(k, 0), WEIR_EXACT, in, len, &ops[1]);
+        weir_net_recv(n, peer, law_tag(k, 0), WEIR_TAG_EXACT, in, len, &ops[1]);
         WEIR_TRY(weir_net_wait_all(n, ops, 2, 0));
         CHECK(ops[1].len == len && law_filled(in, len, k));
     }

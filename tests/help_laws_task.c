@@ -12,8 +12,8 @@ static weir_err serve(void *arg)
     int x, which;
 
     for (int k = 0; k < REQUESTS * weir_net_size(n); k++) {
-        weir_op o, *p = &o;
-        weir_net_recv(n, WEIR_ANY, weir_tag(WEIR_CHANNEL_SERVE, 0, 0), WEIR_WHOLE_CHANNEL, &x,
+        weir_net_op o, *p = &o;
+        weir_net_recv(n, WEIR_ANY, weir_tag(WEIR_CHANNEL_SERVE, 0, 0), WEIR_TAG_CHANNEL, &x,
                       sizeof x, &o);
         WEIR_TRY(weir_net_wait(n, &p, 1, 0, &which));
         WEIR_TRY(weir_net_why(n, &o));
@@ -27,7 +27,7 @@ static weir_err serve(void *arg)
  * meanwhile. */
 static weir_err ask_and_serve(weir_net *n, void *arg)
 {
-    weir_fibre_task *server;
+    weir_net_task *server;
     int x;
 
     (void)arg;
@@ -76,7 +76,7 @@ static weir_err queues(weir_net *n, void *arg)
     worker w = {.net = n};
     weir_rt *rt = weir_net_rt(n);
     weir_task *thread;
-    weir_fibre_task *fibre;
+    weir_net_task *fibre;
     void *item;
     double t = weir_now(rt);
 
@@ -108,7 +108,7 @@ static weir_err fails(void *arg)
 /* Sentences of fibres do not mix, and are handed over by join. */
 static weir_err sentences(weir_net *n, void *arg)
 {
-    weir_fibre_task *a, *b;
+    weir_net_task *a, *b;
     int one = 1, two = 2;
 
     (void)arg;
@@ -126,7 +126,7 @@ static weir_err sentences(weir_net *n, void *arg)
 /* A fibre that was never joined ends when the first one does. */
 static weir_err lingers(void *arg)
 {
-    weir_op o, *p = &o;
+    weir_net_op o, *p = &o;
     int which;
 
     weir_net_recv(arg, WEIR_ANY, 0, 0, NULL, 0, &o);
@@ -136,7 +136,7 @@ static weir_err lingers(void *arg)
 
 static weir_err leaves_one_behind(weir_net *n, void *arg)
 {
-    weir_fibre_task *t;
+    weir_net_task *t;
 
     (void)arg;
     return weir_net_fibre(n, "lingers", lingers, n, &t);

@@ -185,7 +185,7 @@ static float *floats(rig *r, size_t n)
 
 /* An op between the plan's memory, in whatever layout, and a plain vector of ours. */
 static void make_mover(rig *r, const weir_act *a, weir_mem *theirs, float *ours, bool out,
-                       weir_op **op)
+                       weir_dnn_op **op)
 {
     const weir_layout *plain;
     weir_mem *m;
@@ -194,9 +194,9 @@ static void make_mover(rig *r, const weir_act *a, weir_mem *theirs, float *ours,
     ok(weir_mem_new(r->engine.dnn, weir_layout_bytes(plain), &m));
     weir_mem_point(m, ours);
     ok(weir_dnn_reorder(r->engine.dnn, out ? a->layout : plain, out ? plain : a->layout, op));
-    ok(weir_op_tie(*op, WEIR_ARG_SRC, out ? theirs : m));
-    ok(weir_op_tie(*op, WEIR_ARG_DST, out ? m : theirs));
-    ok(weir_op_whole(*op));
+    ok(weir_dnn_op_tie(*op, WEIR_DNN_ARG_SRC, out ? theirs : m));
+    ok(weir_dnn_op_tie(*op, WEIR_DNN_ARG_DST, out ? m : theirs));
+    ok(weir_dnn_op_whole(*op));
 }
 
 static void place_vectors(rig *r)
@@ -215,7 +215,7 @@ static void place_vectors(rig *r)
         for (size_t k = 0; strstr(g->still[i].name, "var") && k < g->still[i].n; k++)
             r->still[g->still[i].at + k] = 1;
     }
-    weir_plan_settle(r->plan, weir_alloc(r->arena, r->plan->bytes));
+    weir_engine_plan_attach(r->plan, weir_alloc(r->arena, r->plan->bytes));
     weir_mem_point(r->plan->input.data, g->input.tokens ? (void *)r->token : r->x);
     weir_mem_point(r->plan->input.grad, r->dx);
 }
@@ -258,7 +258,7 @@ static void open_rig(rig *r, const char *layers, int batch, const weir_model_inp
         ok(weir_engine_exact(&r->engine));
         assert_non_null(r->exact = WEIR_NEW(r->arena, double, r->graph->params));
     }
-    ok(weir_plan_make(&r->engine, batch, true, &r->plan));
+    ok(weir_engine_plan_make(&r->engine, batch, true, &r->plan));
     out = &r->plan->stage[r->graph->nodes - 1].out;
     r->ins = weir_layout_bytes(r->plan->input.layout) / sizeof(float);
     r->outs = out->data ? (size_t)weir_shape_count(&out->shape, INT64_MAX) : 1;
@@ -306,16 +306,17 @@ void rig_close(rig *r)
 static void run_forward(rig *r, bool training)
 {
     weir_engine_refresh(&r->engine);
-    r->engine.run = (weir_run){.batch = {.n = r->plan->n,
-                                         .x = r->x,
-                                         .token = r->token,
-                                         .label = r->label,
-                                         .value = r->value},
-                               .pass = {.training = training, .fresh = true, .first = r->first}};
+    r->engine.run =
+        (weir_layer_run){.batch = {.n = r->plan->n,
+                                   .x = r->x,
+                                   .token = r->token,
+                                   .label = r->label,
+                                   .value = r->value},
+                         .pass = {.training = training, .fresh = true, .first = r->first}};
     for (int i = 0; i < r->graph->nodes; i++)
-        ok(weir_stage_run(&r->plan->stage[i], WEIR_FORWARD));
+        ok(weir_layer_steps_run(&r->plan->stage[i], WEIR_LAYER_FORWARD));
     if (r->take)
-        ok(weir_op_run(r->take));
+        ok(weir_dnn_op_run(r->take));
     else
         r->y[0] = (float)r->engine.run.score.loss;
 }
@@ -336,10 +337,10 @@ void rig_backward(rig *r)
 {
     r->engine.run.scale = r->scale;
     if (r->give)
-        ok(weir_op_run(r->give));
+        ok(weir_dnn_op_run(r->give));
     for (int i = r->graph->nodes - 1; i >= 0; i--) {
-        ok(weir_stage_run(&r->plan->stage[i], WEIR_BACK_WEIGHTS));
-        ok(weir_stage_run(&r->plan->stage[i], WEIR_BACK_DATA));
+        ok(weir_layer_steps_run(&r->plan->stage[i], WEIR_LAYER_BACK_WEIGHTS));
+        ok(weir_layer_steps_run(&r->plan->stage[i], WEIR_LAYER_BACK_DATA));
     }
 }
 

@@ -2,7 +2,7 @@
  * and a rig that runs layers alone. */
 #ifndef WEIR_TESTS_HELP_NN_H
 #define WEIR_TESTS_HELP_NN_H
-#include "nn/plan.h"
+#include "nn/engine_plan.h"
 
 /* Streams of the hash, as in tests/torch/common.py. */
 enum {
@@ -38,17 +38,17 @@ typedef struct rig {
     weir_arena *arena;
     weir_graph *graph;
     weir_engine engine;
-    weir_plan *plan;
+    weir_engine_plan *plan;
     /* floats of input and output; outs is 1 for a loss */
     size_t ins, outs;
     /* still: running statistics; next: as a commit would leave them */
     float *x, *dx, *y, *dy, *param, *grad, *still, *next;
-    int32_t *token, *label; /* token: in place of x, where the data is tokens */
-    float *value;           /* in place of labels, where the targets are values */
-    weir_op *take, *give;   /* output to y, dy to the output's gradient; NULL for a loss */
-    uint64_t first;         /* number of the first sample */
-    float scale;            /* of a loss: 1 / batch */
-    double *exact;          /* in place of grad, for rig_open_exact; else NULL */
+    int32_t *token, *label;   /* token: in place of x, where the data is tokens */
+    float *value;             /* in place of labels, where the targets are values */
+    weir_dnn_op *take, *give; /* output to y, dy to the output's gradient; NULL for a loss */
+    uint64_t first;           /* number of the first sample */
+    float scale;              /* of a loss: 1 / batch */
+    double *exact;            /* in place of grad, for rig_open_exact; else NULL */
 } rig;
 /* `layers`: lines with ; between. Fails the test when it cannot. */
 void rig_open(rig *, const char *layers, int batch, const weir_shape *sample);

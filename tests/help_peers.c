@@ -42,7 +42,7 @@ weir_err peer_open(rank *r, weir_net *net, const plan *p)
                               &r->lanes));
     CHECK(r->lanes >= 4);
     WEIR_TRY(weir_lanes_make(b, r->lanes, p->codec, p->optim, r->arena, &r->lane));
-    r->lane[r->lanes - 1].notes = WEIR_NOTES;
+    r->lane[r->lanes - 1].notes = WEIR_EXCHANGE_NOTES;
     WEIR_TRY(weir_plug_make(&p->exchange->plug, "exchange", p->spec, r->arena, &r->self));
     return p->exchange->init(r->self, rank_env(r));
 }
@@ -59,7 +59,7 @@ void make_gradient(rank *r, plan *p, uint64_t step, double rate)
         p->input[me][i] += rate * (double)r->grad[i];
         p->size[me][i] += rate * fabs((double)r->grad[i]);
     }
-    for (int i = 0; i < WEIR_NOTES; i++)
+    for (int i = 0; i < WEIR_EXCHANGE_NOTES; i++)
         r->grad[N + i] = (float)(1000 * (int)step + 10 * i + me);
 }
 
@@ -77,7 +77,7 @@ static int behind(plan *p, int me, int steps, int ranks)
 weir_err one_step(rank *r, plan *p, uint64_t step)
 {
     double rate = FIRST_RATE * pow(p->fall, (double)step);
-    weir_commit c = {.turn = {.step = step, .epochs = (double)step, .rate = rate},
+    weir_commit c = {.when = {.step = step, .epochs = (double)step, .rate = rate},
                      .rate = rate,
                      .keep = true};
     int me = r->g.me, apart;
@@ -92,7 +92,7 @@ weir_err one_step(rank *r, plan *p, uint64_t step)
         if (i == r->lanes - 1)
             atomic_fetch_add(&p->sent[me],
                              1); /* before: another thread may have it before this one goes on */
-        WEIR_TRY(p->exchange->bucket(r->self, &r->lane[i], c.turn));
+        WEIR_TRY(p->exchange->bucket(r->self, &r->lane[i], c.when));
     }
     WEIR_TRY(p->exchange->finish(r->self, &c));
     apart = behind(p, me, (int)step + 1, r->g.size);
@@ -106,7 +106,7 @@ static weir_err check_notes(const rank *r, const plan *p, int step)
 {
     int of = step > p->bound ? step - p->bound : 0;
 
-    for (int i = 0; i < WEIR_NOTES; i++) {
+    for (int i = 0; i < WEIR_EXCHANGE_NOTES; i++) {
         float sum = 0;
         for (int m = 0; m < r->g.size; m++)
             sum += (float)(1000 * of + 10 * i + m);
@@ -139,7 +139,7 @@ weir_err all_steps(rank *r, plan *p)
     if (p->spoils == r->g.me)
         r->param[ROWS * COLS + 5] += 0.01f;
     for (int twice = 0; twice < 2 && x->settle; twice++)
-        WEIR_TRY(x->settle(r->self, (weir_turn){.step = (uint64_t)p->steps}));
+        WEIR_TRY(x->settle(r->self, (weir_when){.step = (uint64_t)p->steps}));
     leave_results(r, p);
     return WEIR_OK;
 }

@@ -32,7 +32,7 @@ typedef struct plan {
 typedef struct rank {
     weir_arena *arena;
     weir_tensor t[3];
-    float param[N], grad[N + WEIR_NOTES];
+    float param[N], grad[N + WEIR_EXCHANGE_NOTES];
     weir_group g;
     weir_coll_use coll;
     weir_lane *lane;

@@ -29,14 +29,14 @@ void ranks_dir(char dir[64])
     snprintf(dir, 64, "/tmp/weir-test-%016lx", id);
 }
 
-void ranks_place(weir_place *p, int rank, int size, const char *dir, double timeout)
+void ranks_place(weir_rank_info *p, int rank, int size, const char *dir, double timeout)
 {
-    *p = (weir_place){.rank = rank,
-                      .size = size,
-                      .local_rank = rank,
-                      .local_size = size,
-                      .timeout = timeout,
-                      .stall = 600};
+    *p = (weir_rank_info){.rank = rank,
+                          .size = size,
+                          .local_rank = rank,
+                          .local_size = size,
+                          .timeout = timeout,
+                          .stall = 600};
     snprintf(p->source, sizeof p->source, "test");
     snprintf(p->host, sizeof p->host, "here");
     snprintf(p->run_dir, sizeof p->run_dir, "%s", dir);
@@ -61,7 +61,7 @@ void ranks_port(char at[32])
     snprintf(at, 32, "127.0.0.1:%d", ntohs(a.sin_port));
 }
 
-void ranks_far(weir_place *p, const char *at, const char *key)
+void ranks_far(weir_rank_info *p, const char *at, const char *key)
 {
     p->run_dir[0] = 0;
     snprintf(p->source, sizeof p->source, "flags");
@@ -80,7 +80,7 @@ static void *sit(void *arg)
 {
     seat *s = arg;
     ranks *r = s->r;
-    weir_place place;
+    weir_rank_info place;
 
     ranks_place(&place, s->rank, r->size, r->dir, r->timeout > 0 ? r->timeout : 30);
     place.stall = r->stall > 0 ? r->stall : 600;
@@ -106,7 +106,7 @@ static weir_err sit_in_sim(weir_net *n, void *arg)
 
 static void run_in_sim(ranks *r, const char *spec)
 {
-    weir_place place;
+    weir_rank_info place;
 
     ranks_place(&place, 0, r->size, "", r->timeout > 0 ? r->timeout : 30);
     place.stall = r->stall > 0 ? r->stall : 600;

@@ -72,14 +72,14 @@ weir_err small_make(small *s, const char *codec, const char *exchange, weir_grou
                               &(weir_cut_rules){.bytes = 32768, .small = WEIR_SMALL}, a, &b,
                               &s->lanes));
     WEIR_TRY(weir_lanes_make(b, s->lanes, codec, s->plain ? "sgd" : OPTIM, a, &s->lane));
-    s->lane[s->lanes - 1].notes = WEIR_NOTES;
+    s->lane[s->lanes - 1].notes = WEIR_EXCHANGE_NOTES;
     WEIR_TRY(weir_plug_make(&x->plug, "exchange", exchange, a, self));
     return x->init(*self, &(weir_exchange_env){g, g, coll, s->lane, s->lanes, a, a});
 }
 
 void small_gradient(small *s, int member, uint64_t step)
 {
-    for (int i = 0; i < SMALL_N + WEIR_NOTES; i++)
+    for (int i = 0; i < SMALL_N + WEIR_EXCHANGE_NOTES; i++)
         s->grad[i] = (float)((i * 3 + member * 5 + (int)step) % 17) / 17 - 0.4f;
     for (int i = 0; i < SMALL_N && s->heavy; i++) /* few have nearly all: thresholds are lifted */
         s->grad[i] *=
@@ -90,7 +90,7 @@ weir_err small_step(small *s, const weir_exchange *x, void *self, int member, ui
                     int die_before)
 {
     /* past any warm-up, unless early */
-    weir_commit c = {.turn = {.step = step, .epochs = s->early ? 0 : 100},
+    weir_commit c = {.when = {.step = step, .epochs = s->early ? 0 : 100},
                      .rate = 0.1,
                      .keep = true};
 
@@ -98,7 +98,7 @@ weir_err small_step(small *s, const weir_exchange *x, void *self, int member, ui
     for (int i = 0; i < s->lanes; i++) {
         if (i == die_before)
             return WEIR_FAILED;
-        WEIR_TRY(x->bucket(self, &s->lane[i], c.turn));
+        WEIR_TRY(x->bucket(self, &s->lane[i], c.when));
     }
     return x->finish(self, &c);
 }

@@ -10,7 +10,7 @@ enum { SMALL_V = 39900 }; /* where v begins, in the middle of a bucket */
 
 typedef struct small {
     weir_tensor t[3]; /* w, v, and b, which is dense */
-    float param[SMALL_N], grad[SMALL_N + WEIR_NOTES], copy[SMALL_N];
+    float param[SMALL_N], grad[SMALL_N + WEIR_EXCHANGE_NOTES], copy[SMALL_N];
     weir_lane *lane;
     int lanes;
     bool early, heavy, plain; /* plain: without momentum */

@@ -17,9 +17,9 @@ static const char *latest(void)
 static void round_trip(void **state)
 {
     weir_arena *a = weir_arena_new();
-    weir_ckpt_saved saved;
-    weir_ckpt_info info;
-    char path[WEIR_CKPT_PATH];
+    weir_checkpoint_saved saved;
+    weir_checkpoint_info info;
+    char path[WEIR_CHECKPOINT_PATH];
     struct stat model, rest;
 
     (void)state;
@@ -31,7 +31,7 @@ static void round_trip(void **state)
     assert_int_equal(saved.bytes, model.st_size + rest.st_size);
     assert_true(saved.seconds == 1);
     assert_true(holds(saved.path, 120));
-    assert_int_equal(weir_ckpt_peek(saved.path, a, &info), WEIR_OK);
+    assert_int_equal(weir_checkpoint_peek(saved.path, a, &info), WEIR_OK);
     assert_int_equal(info.step, 120);
     assert_int_equal(info.seed, UINT64_MAX);
     assert_int_equal(info.samples, 64 * 120);
@@ -42,18 +42,18 @@ static void round_trip(void **state)
     assert_string_equal(info.lessons, "{\"vocabulary\":[\"\\\"\"]}");
     const char *ways[] = {out, saved.path, in_out("latest"), in_out("step-120/")};
     for (int i = 0; i < 4; i++) {
-        assert_int_equal(weir_ckpt_find(ways[i], path), WEIR_OK);
+        assert_int_equal(weir_checkpoint_find(ways[i], path), WEIR_OK);
         assert_true(holds(path, 120));
     }
     assert_int_equal(save_with(out, 121, 3, 2, &saved), WEIR_OK);
-    assert_int_equal(weir_ckpt_peek(saved.path, a, &info), WEIR_OK);
+    assert_int_equal(weir_checkpoint_peek(saved.path, a, &info), WEIR_OK);
     assert_null(info.lessons); /* as in those of an older weir */
     weir_arena_free(a);
 }
 
 static void keeps_the_newest(void **state)
 {
-    weir_ckpt_saved saved;
+    weir_checkpoint_saved saved;
 
     (void)state;
     for (uint64_t step = 8; step <= 11; step++)
@@ -73,7 +73,7 @@ static void keeps_the_newest(void **state)
 static void saves_a_step_again(void **state)
 {
     struct stat before, after;
-    weir_ckpt_saved saved;
+    weir_checkpoint_saved saved;
 
     (void)state;
     assert_int_equal(save(out, 5), WEIR_OK);
@@ -107,17 +107,17 @@ static void cleans_up_what_others_left(void **state)
 
 static void nothing_to_find(void **state)
 {
-    char path[WEIR_CKPT_PATH];
+    char path[WEIR_CHECKPOINT_PATH];
 
     (void)state;
-    assert_int_equal(weir_ckpt_find(out, path), WEIR_USAGE);
+    assert_int_equal(weir_checkpoint_find(out, path), WEIR_USAGE);
     assert_non_null(strstr(weir_why_text(), out));
-    assert_int_equal(weir_ckpt_find(in_out("nowhere"), path), WEIR_USAGE);
+    assert_int_equal(weir_checkpoint_find(in_out("nowhere"), path), WEIR_USAGE);
     assert_int_equal(mkdir(in_out("step-7"), 0777), 0);
-    assert_int_equal(weir_ckpt_find(out, path), WEIR_DAMAGED);
+    assert_int_equal(weir_checkpoint_find(out, path), WEIR_DAMAGED);
     assert_non_null(strstr(weir_why_text(), "step-7/model.safetensors is missing"));
-    assert_int_equal(weir_ckpt_find(in_out("step-7"), path), WEIR_DAMAGED);
-    assert_int_equal(weir_ckpt_find(in_out("step-8"), path), WEIR_USAGE);
+    assert_int_equal(weir_checkpoint_find(in_out("step-7"), path), WEIR_DAMAGED);
+    assert_int_equal(weir_checkpoint_find(in_out("step-8"), path), WEIR_USAGE);
 }
 
 /* ---- another run than was saved ---- */
@@ -125,7 +125,7 @@ static void nothing_to_find(void **state)
 static void another_model_is_refused(void **state)
 {
     weir_tensor other[4];
-    weir_ckpt_body body;
+    weir_checkpoint_body body;
     size_t left;
     run r = {0};
 
@@ -135,15 +135,15 @@ static void another_model_is_refused(void **state)
     body.tensor = other;
     memcpy(other, tensors, sizeof tensors);
     other[0].dim[0] = 3, other[0].dim[1] = 4;
-    assert_int_equal(weir_ckpt_load(in_out("step-1"), 2, &body, &left), WEIR_MISFIT);
+    assert_int_equal(weir_checkpoint_load(in_out("step-1"), 2, &body, &left), WEIR_MISFIT);
     assert_non_null(strstr(weir_why_text(), "'fc1.weight' is 4x3 there and 3x4 here"));
     memcpy(other, tensors, sizeof tensors);
     body.tensors = 2;
-    assert_int_equal(weir_ckpt_load(in_out("step-1"), 2, &body, &left), WEIR_MISFIT);
+    assert_int_equal(weir_checkpoint_load(in_out("step-1"), 2, &body, &left), WEIR_MISFIT);
     assert_non_null(strstr(weir_why_text(), "'scale' is 1 there and not here"));
     body.tensors = 3;
     other[1].name = "fc2.bias";
-    assert_int_equal(weir_ckpt_load(in_out("step-1"), 2, &body, &left), WEIR_MISFIT);
+    assert_int_equal(weir_checkpoint_load(in_out("step-1"), 2, &body, &left), WEIR_MISFIT);
     assert_non_null(strstr(weir_why_text(), "'fc2.bias' is not there and 4 here"));
     assert_true(r.param[0] == 0 && r.steps == 0);
 }
@@ -182,9 +182,9 @@ static void other_fields_are_refused(void **state)
     } cases[] = {{other_size, WEIR_MISFIT, WEIR_OK}, {missing, WEIR_MISFIT, WEIR_OK},
                  {may_miss, WEIR_OK, WEIR_OK},       {wrong_type, WEIR_MISFIT, WEIR_OK},
                  {summed, WEIR_MISFIT, WEIR_MISFIT}, {twice, WEIR_MISFIT, WEIR_FAILED}};
-    weir_ckpt_info info = {.step = 2, .workers = 2};
-    weir_ckpt_saved saved;
-    weir_ckpt_body body;
+    weir_checkpoint_info info = {.step = 2, .workers = 2};
+    weir_checkpoint_saved saved;
+    weir_checkpoint_body body;
     size_t left = 99;
     run r;
 
@@ -194,23 +194,24 @@ static void other_fields_are_refused(void **state)
         float x[4] = {5, 5, 5, 5};
         body = body_of(&r);
         body.state = cases[i].state, body.arg = x;
-        assert_int_equal(weir_ckpt_load(in_out("step-1"), 2, &body, &left), cases[i].loading);
+        assert_int_equal(weir_checkpoint_load(in_out("step-1"), 2, &body, &left), cases[i].loading);
         assert_true(x[0] == 5 && x[2] == 5);
-        assert_int_equal(weir_ckpt_save(&clock_rt, out, 9, &info, &body, &saved), cases[i].saving);
+        assert_int_equal(weir_checkpoint_save(&clock_rt, out, 9, &info, &body, &saved),
+                         cases[i].saving);
     }
     assert_int_equal(left, 3); /* of may_miss */
 }
 
 static void scratch_is_dropped_with_other_workers(void **state)
 {
-    weir_ckpt_body body;
+    weir_checkpoint_body body;
     size_t left;
     run r = {.scratch = {5, 6}, .keep = WEIR_KEEP_DROP};
 
     (void)state;
     assert_int_equal(save(out, 1), WEIR_OK);
     body = body_of(&r);
-    assert_int_equal(weir_ckpt_load(in_out("step-1"), 3, &body, &left), WEIR_OK);
+    assert_int_equal(weir_checkpoint_load(in_out("step-1"), 3, &body, &left), WEIR_OK);
     assert_true(r.scratch[0] == 5 && r.scratch[1] == 6 && r.steps == 1 && left == 0);
 }
 

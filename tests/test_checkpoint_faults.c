@@ -14,16 +14,16 @@
 /* step-2 is wrong now: it is refused by name, and step-1 is found instead. */
 static void check_skipped(void)
 {
-    weir_ckpt_body body;
-    char path[WEIR_CKPT_PATH];
+    weir_checkpoint_body body;
+    char path[WEIR_CHECKPOINT_PATH];
     size_t left;
     run r = {0};
 
     body = body_of(&r);
-    assert_int_equal(weir_ckpt_load(in_out("step-2"), 2, &body, &left), WEIR_DAMAGED);
+    assert_int_equal(weir_checkpoint_load(in_out("step-2"), 2, &body, &left), WEIR_DAMAGED);
     assert_non_null(strstr(weir_why_text(), "step-2"));
     assert_int_equal(r.steps, 0);
-    assert_int_equal(weir_ckpt_find(out, path), WEIR_OK);
+    assert_int_equal(weir_checkpoint_find(out, path), WEIR_OK);
     assert_string_equal(path, in_out("step-1"));
 }
 
@@ -100,7 +100,7 @@ static void finds_without_latest(void **state)
 static void no_descriptor_is_no_damage(void **state)
 {
     struct rlimit old, now;
-    char path[WEIR_CKPT_PATH];
+    char path[WEIR_CHECKPOINT_PATH];
     int free_fd = dup(0);
     weir_err err;
 
@@ -111,7 +111,7 @@ static void no_descriptor_is_no_damage(void **state)
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
     now = (struct rlimit){(rlim_t)free_fd + 1, old.rlim_max}; /* enough for one of the two files */
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &now), 0);
-    err = weir_ckpt_find(out, path);
+    err = weir_checkpoint_find(out, path);
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &old), 0);
     assert_int_equal(err, WEIR_FAILED);
     assert_non_null(strstr(weir_why_text(), "step-2/state.safetensors"));
@@ -207,7 +207,7 @@ static void disk_is_full(void **state)
 static void save_for_ever(uint64_t step)
 {
     for (;; step++) {
-        weir_ckpt_saved saved;
+        weir_checkpoint_saved saved;
         if (save_with(out, step, 2, 2, &saved))
             _exit(1);
     }
@@ -249,7 +249,7 @@ static void check_names(bool settled)
 static void killed_while_saving(void **state)
 {
     weir_rng rng = weir_rng_at((uint64_t)getpid(), WEIR_RNG_TEST, 0, 0);
-    char path[WEIR_CKPT_PATH];
+    char path[WEIR_CHECKPOINT_PATH];
     long step = 1;
 
     (void)state;
@@ -265,7 +265,7 @@ static void killed_while_saving(void **state)
         assert_true(WIFSIGNALED(code));
         check_names(false);
         /* it never names one that is not whole */
-        assert_int_equal(weir_ckpt_find(in_out("latest"), path), WEIR_OK);
+        assert_int_equal(weir_checkpoint_find(in_out("latest"), path), WEIR_OK);
         assert_true(found(out) >= step);
         step = found(out);
     }

@@ -34,7 +34,7 @@ static weir_err rig_open(rig *r, weir_net *net, const char *codec, const char *o
     r->tensor[1] = (weir_tensor){"b", N / 2, N / 2, 2, {N / 200, 100}, true, 1};
     r->tensor[2] = (weir_tensor){"c", N, TAIL, 1, {TAIL}, false, 1};
     r->param = WEIR_NEW(r->arena, float, N + TAIL);
-    r->grad = WEIR_NEW(r->arena, float, N + TAIL + WEIR_NOTES);
+    r->grad = WEIR_NEW(r->arena, float, N + TAIL + WEIR_EXCHANGE_NOTES);
     CHECK(r->param && r->grad);
     WEIR_TRY(weir_group_all(net, r->arena, &r->group));
     WEIR_TRY(weir_coll_open("ring", &r->group, r->arena, &r->coll));
@@ -42,7 +42,7 @@ static weir_err rig_open(rig *r, weir_net *net, const char *codec, const char *o
                               &(weir_cut_rules){.bytes = 65536, .small = WEIR_SMALL}, r->arena, &b,
                               &r->lanes));
     WEIR_TRY(weir_lanes_make(b, r->lanes, codec, optim, r->arena, &r->lane));
-    r->lane[r->lanes - 1].notes = WEIR_NOTES;
+    r->lane[r->lanes - 1].notes = WEIR_EXCHANGE_NOTES;
     return WEIR_OK;
 }
 
@@ -78,7 +78,7 @@ static void fill(rig *r, uint64_t step)
 {
     for (size_t i = 0; i < N + TAIL; i++)
         r->grad[i] = gradient(r->group.me, step, i);
-    memset(r->grad + N + TAIL, 0, WEIR_NOTES * sizeof(float));
+    memset(r->grad + N + TAIL, 0, WEIR_EXCHANGE_NOTES * sizeof(float));
 }
 
 /* ---- the link decides ---- */
@@ -112,7 +112,7 @@ static void note(course *c, int me, const weir_choice *made)
 
 static weir_err step(rig *r, weir_net *net, uint64_t k, double byte, double epoch)
 {
-    weir_commit commit = {.turn = {.step = k, .epochs = epoch > 0 ? (double)k / epoch : 100},
+    weir_commit commit = {.when = {.step = k, .epochs = epoch > 0 ? (double)k / epoch : 100},
                           .rate = 1e-3,
                           .keep = true};
 
@@ -120,7 +120,7 @@ static weir_err step(rig *r, weir_net *net, uint64_t k, double byte, double epoc
     WEIR_TRY(weir_net_spend(net, 1e-3)); /* computing */
     for (int i = 0; i < r->lanes; i++) {
         weir_net_count before = weir_net_counted(net);
-        WEIR_TRY(weir_exchange_allreduce.bucket(r->self, &r->lane[i], commit.turn));
+        WEIR_TRY(weir_exchange_allreduce.bucket(r->self, &r->lane[i], commit.when));
         if (byte > 0)
             WEIR_TRY(
                 weir_net_spend(net, byte * (double)(weir_net_counted(net).sent - before.sent)));
@@ -289,7 +289,7 @@ static weir_err go(rig *r, weir_net *net, void *arg)
             weir_lane *l = &r->lane[i];
             if (l->candidates > 1)
                 weir_lane_choose(l, given_up ? w->by[k] - 'A' : w->by[k] - '0');
-            WEIR_TRY(weir_route_sum(route, l, (weir_turn){.step = (uint64_t)k, .epochs = 100}, 1));
+            WEIR_TRY(weir_route_sum(route, l, (weir_when){.step = (uint64_t)k, .epochs = 100}, 1));
             if (!given_up)
                 weir_lane_commit(l);
         }
@@ -418,7 +418,7 @@ static weir_err save_and_load(rig *r, rig *fresh, weir_net *net, shelf *s, doubl
         fill(r, (uint64_t)k);
         for (weir_lane *l = r->lane; l < r->lane + r->lanes; l++) {
             weir_lane_choose(l, l->candidates > 1 ? by[k] - '0' : 0);
-            WEIR_TRY(weir_route_sum(route, l, (weir_turn){.step = (uint64_t)k, .epochs = 100}, 1));
+            WEIR_TRY(weir_route_sum(route, l, (weir_when){.step = (uint64_t)k, .epochs = 100}, 1));
             weir_lane_commit(l);
         }
     }

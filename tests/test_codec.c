@@ -206,7 +206,7 @@ static void check_noticed(coder_rig *r, const char *spec, size_t first)
         fail_msg("%s: %s: %s", spec, weir_err_name(err), weir_why_text());
     if (r->coded != WEIR_OK)
         fail_msg("%s: encoding failed: %s", spec, weir_why_text());
-    if (!r->codec->raw && !(r->feed.bad <= first && first < r->feed.bad + WEIR_TILE))
+    if (!r->codec->raw && !(r->feed.bad <= first && first < r->feed.bad + WEIR_FEED_TILE))
         fail_msg("%s: element %zu is not finite, and the feed says %zu", spec, first, r->feed.bad);
 }
 

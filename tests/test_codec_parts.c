@@ -33,7 +33,7 @@ static bool read_all(const unsigned char *bytes, size_t len, size_t words, int b
 {
     weir_rice reader = weir_rice_begin(bytes, len, words, b, n);
 
-    for (size_t k = 0; k < words; k += WEIR_HAND)
+    for (size_t k = 0; k < words; k += WEIR_RICE_GROUP)
         if (!weir_rice_read(&reader, word + k))
             return false;
     return true;
@@ -83,7 +83,7 @@ static void rice_of_too_many_zeros(void **state)
     enum { BYTES = (1 << 29) + 16 };
     unsigned char *bytes = mmap(NULL, BYTES, PROT_READ | PROT_WRITE,
                                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    uint32_t word[WEIR_HAND];
+    uint32_t word[WEIR_RICE_GROUP];
 
     (void)state;
     assert_true(bytes != MAP_FAILED);
@@ -221,11 +221,11 @@ static void same_words(void **state)
 
     (void)state;
     for (const weir_vec *const *v = weir_vec_all(); *v; v++)
-        for (int b = 0; b <= WEIR_LOWS_BITS; b++) {
+        for (int b = 0; b <= WEIR_RICE_LOWS_BITS; b++) {
             weir_rng r = weir_rng_at((uint64_t)b, WEIR_RNG_TEST, 3, 0);
-            size_t len = (size_t)N / 8 * (size_t)(b + 1) + WEIR_LOWS_MORE;
+            size_t len = (size_t)N / 8 * (size_t)(b + 1) + WEIR_RICE_LOWS_MORE;
             unsigned char *low = malloc(len);
-            weir_lows at = weir_lows_of(b);
+            weir_rice_lows at = weir_rice_lows_of(b);
             for (size_t i = 0; i < len; i++)
                 low[i] = (unsigned char)weir_rng_u32(&r);
             for (size_t i = 0; i < N; i++)

@@ -19,7 +19,7 @@ static void check_fresh(const char *spec, kind k, bucket_shape of)
         memset(again, 0, r->bucket.n * sizeof *again);
         if (r->codec->absorb) /* it has heard the first round, as all have */
             assert_int_equal(r->codec->absorb(r->fresh,
-                                              (weir_turn){.step = r->turn.step, .epochs = 100},
+                                              (weir_when){.step = r->turn.step, .epochs = 100},
                                               r->first, r->first_len),
                              WEIR_OK);
         assert_int_equal(r->codec->decode(r->fresh, r->turn, r->msg, r->len, again), WEIR_OK);
@@ -66,7 +66,7 @@ static void flipped_heads(void **state)
         for (size_t cut = 0; cut < r->len; cut += 1 + cut / 3)
             check_refused(r, r->msg, cut);
         for (size_t cut = 0; cut < r->first_len && r->codec->absorb; cut += 1 + cut / 3)
-            assert_int_equal(r->codec->absorb(r->fresh, (weir_turn){0}, r->first, cut),
+            assert_int_equal(r->codec->absorb(r->fresh, (weir_when){0}, r->first, cut),
                              WEIR_INVALID);
         coder_close(r);
     }

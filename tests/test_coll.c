@@ -94,14 +94,14 @@ static weir_err check_doubles(bench *b, size_t n)
 static weir_err check_halves(bench *b, size_t n, uint64_t hash)
 {
     int p = b->g->size;
-    size_t lo = weir_cut(n, p, b->g->me), hi = weir_cut(n, p, b->g->me + 1);
+    size_t lo = weir_coll_cut(n, p, b->g->me), hi = weir_coll_cut(n, p, b->g->me + 1);
 
     for (size_t i = 0; i < n; i++)
         b->x[i] = broken(b->g->me, i);
     WEIR_TRY(weir_reduce_scatter(&b->use, b->g, b->x, n, &weir_sum_f32));
     for (int r = 0; r < p; r++) {
-        b->off[r] = weir_cut(n, p, r) * 4;
-        b->len[r] = weir_cut(n, p, r + 1) * 4 - b->off[r];
+        b->off[r] = weir_coll_cut(n, p, r) * 4;
+        b->len[r] = weir_coll_cut(n, p, r + 1) * 4 - b->off[r];
     }
     for (size_t i = 0; i < n; i++)
         if (i < lo || i >= hi)
@@ -308,8 +308,8 @@ static weir_err dry_rank(weir_net *net, void *arg)
 
     (void)arg;
     for (int i = 0; i < g.size; i++) {
-        off[i] = weir_cut(100000, g.size, i);
-        len[i] = weir_cut(100000, g.size, i + 1) - off[i];
+        off[i] = weir_coll_cut(100000, g.size, i);
+        len[i] = weir_coll_cut(100000, g.size, i + 1) - off[i];
     }
     for (int s = 0; s < coll_specs && !err; s++) {
         weir_coll_use use;

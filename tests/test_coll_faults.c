@@ -31,8 +31,8 @@ static weir_err lose_with(const losing *l, weir_group *g, weir_coll_use *use, fl
     bool dies = g->me == VICTIM;
 
     for (int i = 0; i < g->size; i++) {
-        off[i] = weir_cut(LOST_UNITS, g->size, i) * 4;
-        len[i] = weir_cut(LOST_UNITS, g->size, i + 1) * 4 - off[i];
+        off[i] = weir_coll_cut(LOST_UNITS, g->size, i) * 4;
+        len[i] = weir_coll_cut(LOST_UNITS, g->size, i + 1) * 4 - off[i];
     }
     WEIR_TRY(weir_allreduce(use, g, x, LOST_UNITS, &weir_sum_f32)); /* all is well */
     if (dies) {

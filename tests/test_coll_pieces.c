@@ -126,7 +126,7 @@ static weir_err gather_once(weir_coll_use *use, weir_group *g, int root, size_t 
     memset(x, UNTOUCHED, end);
     for (size_t k = 0; k < len[g->me]; k++)
         x[off[g->me] + k] = byte(g->me, root, k);
-    err = weir_gather(use, g, root, &(weir_pieces){x, off, len});
+    err = weir_talk_gather_all(use, g, root, &(weir_pieces){x, off, len});
     for (int i = 0; i < g->size && !err; i++)
         for (size_t k = 0; k < len[i] && !err; k++)
             if (x[off[i] + k] != byte(i, root, k))
@@ -192,7 +192,7 @@ static weir_err many_rank(weir_net *net, void *arg)
 
 static void many(void **state)
 {
-    weir_place place;
+    weir_rank_info place;
 
     (void)state;
     assert_true(MANY > 2 * WEIR_DIRECT_WINDOW);
@@ -225,7 +225,8 @@ static weir_err count_rank(weir_net *net, void *arg)
     if (!err && !(err = weir_coll_open("ring", &g, a, &use)) &&
         !(err = make_room(&r, &g, LENGTH, weir_net_dry(net), a))) {
         x = for_root(&r, &g, ROOT, &own);
-        err = c->gather ? weir_gather(&use, &g, ROOT, &x) : weir_alltoall(&use, &g, &r.out, &r.in);
+        err = c->gather ? weir_talk_gather_all(&use, &g, ROOT, &x)
+                        : weir_alltoall(&use, &g, &r.out, &r.in);
     }
     after = weir_net_counted(net);
     c->of[g.me] = (weir_net_count){.sent = after.sent - before.sent,
@@ -291,7 +292,7 @@ static weir_err trouble_with(const trouble *t, weir_group *g, weir_coll_use *use
         return weir_alltoall(use, g, &r->out, &r->in);
     /* nobody hears from the root: who has sent waits for its word */
     x = for_root(r, g, 0, &own);
-    WEIR_TRY(weir_gather(use, g, 0, &x));
+    WEIR_TRY(weir_talk_gather_all(use, g, 0, &x));
     return weir_barrier(use, g);
 }
 

@@ -2,7 +2,7 @@
  * nothing is lost. All in the simulated world, on gradients that are whole numbers, so that sums
  * are exact. */
 #include "help_held.h"
-#include "train/gather.h"
+#include "train/state_gather.h"
 #include "train/refuse.h"
 #include <math.h>
 #include <setjmp.h>
@@ -206,7 +206,7 @@ static weir_err phase_of(held_model *m, held_job *j, weir_net *net, int phase, w
     for (uint64_t step = end - each; step < end; step++)
         WEIR_TRY(held_step(m, j, me, 0, step));
     if (x->settle)
-        WEIR_TRY(x->settle(m->self, (weir_turn){.step = end}));
+        WEIR_TRY(x->settle(m->self, (weir_when){.step = end}));
     if (phase == PHASES - 1) {
         note_end(m, j);
         return WEIR_OK;
@@ -375,14 +375,15 @@ static weir_err go_on(const saving *s, held_model *m)
 
     if (s->from) {
         memcpy(m->param, j->param[0], sizeof m->param);
-        WEIR_TRY(weir_dealt_state(&(weir_dealt){s->before, m->g.size, m->g.me, lanes_state, m},
-                                  &s->from->io));
+        WEIR_TRY(weir_state_dealt_read(&(weir_state_dealt){s->before, m->g.size, m->g.me,
+                                                           lanes_state, m},
+                                       &s->from->io));
         held_add(m, &j->after);
     }
     for (uint64_t step = end - each; step < end; step++)
         WEIR_TRY(held_step(m, j, m->g.me, 0, step));
     if (held_exchange(j)->settle)
-        WEIR_TRY(held_exchange(j)->settle(m->self, (weir_turn){.step = end}));
+        WEIR_TRY(held_exchange(j)->settle(m->self, (weir_when){.step = end}));
     held_add(m, s->phase < PHASES - 1 ? &j->before : &j->held);
     held_take_sent(m, j);
     s->to->me = m->g.me;

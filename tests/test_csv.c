@@ -30,8 +30,8 @@ static void find_rows(const weir_data_use *use, int row[ROWS])
     float first[ROWS];
     int met[ROWS] = {0}, n = 0;
 
-    for (int part = 0; part < WEIR_PARTS; part++) {
-        weir_batch b = idx_get(use, (weir_part)part, 0, (int)use->facts.count[part], 0);
+    for (int part = 0; part < WEIR_DATA_PARTS; part++) {
+        weir_data_batch b = idx_get(use, (weir_data_part)part, 0, (int)use->facts.count[part], 0);
         for (int i = 0; i < b.n; i++)
             first[n++] = b.x[2 * i];
     }
@@ -49,7 +49,7 @@ static void find_rows(const weir_data_use *use, int row[ROWS])
 /* The scale leads back to the target's own unit, in both parts. */
 static void check_target(const weir_data_use *use, const int row[ROWS])
 {
-    int train = (int)use->facts.count[WEIR_TRAIN];
+    int train = (int)use->facts.count[WEIR_DATA_TRAIN];
     double mean = 0, squares = 0;
 
     for (int i = 0; i < train; i++)
@@ -57,8 +57,8 @@ static void check_target(const weir_data_use *use, const int row[ROWS])
     for (int i = 0; i < train; i++)
         squares += (cell(row[i], 2) - mean) * (cell(row[i], 2) - mean);
     assert_float_equal(use->facts.value_scale, sqrt(squares / train), 1e-9);
-    for (int part = 0, at = 0; part < WEIR_PARTS; part++) {
-        weir_batch b = idx_get(use, (weir_part)part, 0, (int)use->facts.count[part], 0);
+    for (int part = 0, at = 0; part < WEIR_DATA_PARTS; part++) {
+        weir_data_batch b = idx_get(use, (weir_data_part)part, 0, (int)use->facts.count[part], 0);
         for (int i = 0; i < b.n; i++, at++)
             /* rounded to a float once, before it is scaled back */
             assert_float_equal(b.value[i] * use->facts.value_scale + mean, cell(row[at], 2),
@@ -69,18 +69,18 @@ static void check_target(const weir_data_use *use, const int row[ROWS])
 static void columns_are_standardised_by_the_training_rows(void **unused)
 {
     weir_data_use use;
-    weir_batch b;
+    weir_data_batch b;
     int row[ROWS];
     (void)unused;
 
     write_table("t.csv", "a,b,y\n", "\n");
     assert_int_equal(idx_open("csv:%s/t.csv", 0, &use), WEIR_OK);
-    assert_true(use.facts.target == WEIR_VALUES && use.facts.classes == 1 && use.facts.dims == 1 &&
-                use.facts.dim[0] == 2);
-    assert_true(use.facts.count[WEIR_TRAIN] == 36 && use.facts.count[WEIR_TEST] == 4);
+    assert_true(use.facts.target == WEIR_TARGET_VALUES && use.facts.classes == 1 &&
+                use.facts.dims == 1 && use.facts.dim[0] == 2);
+    assert_true(use.facts.count[WEIR_DATA_TRAIN] == 36 && use.facts.count[WEIR_DATA_TEST] == 4);
     find_rows(&use, row);
     check_target(&use, row);
-    b = idx_get(&use, WEIR_TRAIN, 0, 36, 0);
+    b = idx_get(&use, WEIR_DATA_TRAIN, 0, 36, 0);
     for (int col = 0; col < COLS; col++) {
         double sum = 0, squares = 0;
         for (int i = 0; i < 36; i++) {
@@ -105,7 +105,7 @@ static void the_seed_chooses_the_test_rows(void **unused)
     write_table("t.csv", "", "\n");
     for (int i = 0; i < 3; i++) {
         assert_int_equal(idx_open(spec[i], 100 * i, &use), WEIR_OK);
-        assert_int_equal(use.facts.count[WEIR_TEST], 20);
+        assert_int_equal(use.facts.count[WEIR_DATA_TEST], 20);
         find_rows(&use, row[i]);
         check_target(&use, row[i]);
         weir_data_close(&use);
@@ -115,7 +115,7 @@ static void the_seed_chooses_the_test_rows(void **unused)
         same += row[0][i] == row[2][i];
     assert_true(same < 10);
     assert_int_equal(idx_open("csv:%s/t.csv,test=1e-6", 0, &use), WEIR_OK);
-    assert_int_equal(use.facts.count[WEIR_TEST], 1); /* never none */
+    assert_int_equal(use.facts.count[WEIR_DATA_TEST], 1); /* never none */
     weir_data_close(&use);
 }
 
@@ -129,13 +129,13 @@ static void the_same_table_in_other_clothes(void **unused)
 
     write_table("t.csv", "", "\n");
     assert_int_equal(idx_open("csv:%s/t.csv", 0, &plain), WEIR_OK);
-    weir_batch want = idx_get(&plain, WEIR_TRAIN, 0, 36, 0);
+    weir_data_batch want = idx_get(&plain, WEIR_DATA_TRAIN, 0, 36, 0);
     for (int i = 0; i < 10; i++) {
         write_table("u.csv", head[i % 5], i < 5 ? " \r\n\n" : "\n");
         if (i == 9)
             idx_shell("gzip %s/u.csv");
         assert_int_equal(idx_open(i == 9 ? "csv:%s/u.csv.gz" : "csv:%s/u.csv", 0, &use), WEIR_OK);
-        weir_batch got = idx_get(&use, WEIR_TRAIN, 0, 36, 0);
+        weir_data_batch got = idx_get(&use, WEIR_DATA_TRAIN, 0, 36, 0);
         assert_memory_equal(got.x, want.x, 72 * sizeof(float));
         assert_memory_equal(got.value, want.value, 36 * sizeof(float));
         weir_data_close(&use);
@@ -143,10 +143,10 @@ static void the_same_table_in_other_clothes(void **unused)
     weir_data_close(&plain);
     idx_text("n.csv", "1,2,3\n4,5,6\n7,8,9"); /* numbers as names; no line's end at the end */
     assert_int_equal(idx_open("csv:%s/n.csv,header=yes", 0, &use), WEIR_OK);
-    assert_int_equal(use.facts.count[WEIR_TRAIN] + use.facts.count[WEIR_TEST], 2);
+    assert_int_equal(use.facts.count[WEIR_DATA_TRAIN] + use.facts.count[WEIR_DATA_TEST], 2);
     weir_data_close(&use);
     assert_int_equal(idx_open("csv:%s/n.csv", 0, &use), WEIR_OK);
-    assert_int_equal(use.facts.count[WEIR_TRAIN] + use.facts.count[WEIR_TEST], 3);
+    assert_int_equal(use.facts.count[WEIR_DATA_TRAIN] + use.facts.count[WEIR_DATA_TEST], 3);
     weir_data_close(&use);
 }
 
@@ -157,7 +157,7 @@ static void equal_columns_become_zero(void **unused)
 
     idx_text("t.csv", "5,1,2\n5,2,2\n5,3,2\n5,4,2\n");
     assert_int_equal(idx_open("csv:%s/t.csv", 0, &use), WEIR_OK);
-    weir_batch b = idx_get(&use, WEIR_TRAIN, 0, 3, 0);
+    weir_data_batch b = idx_get(&use, WEIR_DATA_TRAIN, 0, 3, 0);
     for (int i = 0; i < 3; i++)
         assert_true(b.x[2 * i] == 0 && b.value[i] == 0);
     assert_true(use.facts.value_scale == 1);

@@ -17,12 +17,12 @@ static weir_err try_open(const char *options, weir_data_use *use)
     return weir_data_open(spec, &no_need, idx_arena, use);
 }
 
-static void get_all(const weir_data_use *use, weir_part part, weir_batch *batch)
+static void get_all(const weir_data_use *use, weir_data_part part, weir_data_batch *batch)
 {
     static const uint64_t every[64] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-    weir_pick pick = {.part = part, .index = every, .n = (int)use->facts.count[part]};
+    weir_data_pick pick = {.part = part, .index = every, .n = (int)use->facts.count[part]};
 
-    assert_int_equal(weir_batch_new(&use->facts, pick.n, idx_arena, batch), WEIR_OK);
+    assert_int_equal(weir_data_batch_new(&use->facts, pick.n, idx_arena, batch), WEIR_OK);
     assert_int_equal(use->data->get(use->self, &pick, batch), WEIR_OK);
     assert_int_equal(batch->n, pick.n);
 }
@@ -33,24 +33,25 @@ static void bytes_are_read_and_standardised(void **unused)
 {
     double sum = 0, squares = 0, mean, deviation;
     weir_data_use use;
-    weir_batch batch;
+    weir_data_batch batch;
     (void)unused;
 
     idx_good();
     assert_int_equal(try_open("", &use), WEIR_OK);
     assert_int_equal(use.facts.dims, 3);
     assert_true(use.facts.dim[0] == 1 && use.facts.dim[1] == 2 && use.facts.dim[2] == 3);
-    assert_true(use.facts.classes == 4 && use.facts.target == WEIR_CLASSES && !use.facts.tokens_in);
-    assert_true(use.facts.count[WEIR_TRAIN] == 4 && use.facts.count[WEIR_TEST] == 2);
+    assert_true(use.facts.classes == 4 && use.facts.target == WEIR_TARGET_CLASSES &&
+                !use.facts.tokens_in);
+    assert_true(use.facts.count[WEIR_DATA_TRAIN] == 4 && use.facts.count[WEIR_DATA_TEST] == 2);
     for (int i = 0; i < 24; i++)
         sum += idx_ramp[i] / 255.0, squares += idx_ramp[i] / 255.0 * (idx_ramp[i] / 255.0);
     mean = sum / 24, deviation = sqrt(squares / 24 - mean * mean);
-    get_all(&use, WEIR_TRAIN, &batch);
+    get_all(&use, WEIR_DATA_TRAIN, &batch);
     for (int i = 0; i < 24; i++)
         assert_float_equal(batch.x[i], (idx_ramp[i] / 255.0 - mean) / deviation, 1e-6);
     assert_true(batch.label[0] == 0 && batch.label[1] == 2 && batch.label[2] == 1 &&
                 batch.label[3] == 3);
-    get_all(&use, WEIR_TEST, &batch);
+    get_all(&use, WEIR_DATA_TEST, &batch);
     for (int i = 0; i < 12; i++)
         assert_float_equal(batch.x[i], (idx_ramp[12 + i] / 255.0 - mean) / deviation, 1e-6);
     assert_true(batch.label[0] == 2 && batch.label[1] == 1);
@@ -60,7 +61,7 @@ static void bytes_are_read_and_standardised(void **unused)
 static void gzip_and_other_names_are_read(void **unused)
 {
     weir_data_use plain, packed;
-    weir_batch a, b;
+    weir_data_batch a, b;
     (void)unused;
 
     idx_good();
@@ -70,8 +71,8 @@ static void gzip_and_other_names_are_read(void **unused)
     weir_data_close(&packed);
     idx_shell("cd %s && rm *ubyte && mv t10k-images-idx3-ubyte.gz test-images.idx3-ubyte.gz");
     assert_int_equal(try_open("", &packed), WEIR_OK);
-    get_all(&plain, WEIR_TEST, &a);
-    get_all(&packed, WEIR_TEST, &b);
+    get_all(&plain, WEIR_DATA_TEST, &a);
+    get_all(&packed, WEIR_DATA_TEST, &b);
     assert_memory_equal(a.x, b.x, 12 * sizeof(float));
     weir_data_close(&plain);
     weir_data_close(&packed);
@@ -96,7 +97,7 @@ static void other_types_and_shapes_are_read(void **unused)
     idx_good();
     for (int kind = 0; kind < 2; kind++) {
         weir_data_use use;
-        weir_batch batch;
+        weir_data_batch batch;
         for (int i = 0; i < 12; i++)
             value[i] = kind ? bits((float)i * 1e30f) : (uint32_t)(i * 100000000 - 600000000);
         for (int part = 0; part < 2; part++) {
@@ -110,7 +111,7 @@ static void other_types_and_shapes_are_read(void **unused)
         assert_int_equal(use.facts.dims, kind ? 3 : 1);
         assert_true(use.facts.dim[0] == (kind ? 2 : 4) &&
                     (!kind || (use.facts.dim[1] == 1 && use.facts.dim[2] == 2)));
-        get_all(&use, WEIR_TEST, &batch);
+        get_all(&use, WEIR_DATA_TEST, &batch);
         for (int i = 0; i < 12; i++) {
             assert_float_equal(batch.x[i], (i - 5.5) / sqrt(143.0 / 12), 1e-5);
             mean[kind] += batch.x[i];
@@ -126,7 +127,7 @@ static void equal_values_become_zero(void **unused)
     static const uint32_t dim[] = {2, 2}, label[] = {0, 1};
     uint32_t value[] = {bits(0.1f), bits(0.1f), bits(0.1f), bits(0.1f)};
     weir_data_use use;
-    weir_batch batch;
+    weir_data_batch batch;
     (void)unused;
 
     for (int part = 0; part < 2; part++) {
@@ -134,7 +135,7 @@ static void equal_values_become_zero(void **unused)
         idx_save(part ? "test-labels-x" : "train-labels-x", 8, 1, dim, label, 2);
     }
     assert_int_equal(try_open("", &use), WEIR_OK);
-    get_all(&use, WEIR_TRAIN, &batch);
+    get_all(&use, WEIR_DATA_TRAIN, &batch);
     for (int i = 0; i < 4; i++)
         assert_float_equal(batch.x[i], 0, 1e-7);
     weir_data_close(&use);
@@ -143,20 +144,20 @@ static void equal_values_become_zero(void **unused)
 static void limits_shorten_and_change_no_sample(void **unused)
 {
     weir_data_use all, few;
-    weir_batch a, b;
+    weir_data_batch a, b;
     (void)unused;
 
     idx_good();
     assert_int_equal(try_open("", &all), WEIR_OK);
     assert_int_equal(try_open(",limit=3,test_limit=1", &few), WEIR_OK);
-    assert_true(few.facts.count[WEIR_TRAIN] == 3 && few.facts.count[WEIR_TEST] == 1 &&
+    assert_true(few.facts.count[WEIR_DATA_TRAIN] == 3 && few.facts.count[WEIR_DATA_TEST] == 1 &&
                 few.facts.classes == 4);
-    get_all(&all, WEIR_TRAIN, &a);
-    get_all(&few, WEIR_TRAIN, &b);
+    get_all(&all, WEIR_DATA_TRAIN, &a);
+    get_all(&few, WEIR_DATA_TRAIN, &b);
     assert_memory_equal(a.x, b.x, 18 * sizeof(float));
     weir_data_close(&few);
     assert_int_equal(try_open(",limit=1000", &few), WEIR_OK);
-    assert_int_equal(few.facts.count[WEIR_TRAIN], 4);
+    assert_int_equal(few.facts.count[WEIR_DATA_TRAIN], 4);
     weir_data_close(&few);
     weir_data_close(&all);
 }
@@ -308,7 +309,7 @@ static void names_stand_for_places(void **unused)
     idx_good();
     idx_shell("mkdir -p %s/weir/mnist && cd %s && mv *ubyte* weir/mnist");
     assert_int_equal(weir_data_open("mnist:limit=3", &no_need, idx_arena, &use), WEIR_OK);
-    assert_int_equal(use.facts.count[WEIR_TRAIN], 3);
+    assert_int_equal(use.facts.count[WEIR_DATA_TRAIN], 3);
     weir_data_close(&use);
     assert_int_equal(weir_data_open("mnist:limmit=3", &no_need, idx_arena, &use), WEIR_USAGE);
     unsetenv("XDG_DATA_HOME");
@@ -332,7 +333,7 @@ static void names_stand_for_places(void **unused)
 static void fashion_mnist_is_itself(void **unused)
 {
     weir_data_use use;
-    weir_batch batch;
+    weir_data_batch batch;
     double black = 0;
     (void)unused;
 
@@ -343,9 +344,9 @@ static void fashion_mnist_is_itself(void **unused)
     }
     assert_int_equal(weir_data_open("fashion-mnist:test_limit=5", &no_need, idx_arena, &use),
                      WEIR_OK);
-    assert_true(use.facts.count[WEIR_TRAIN] == 60000 && use.facts.count[WEIR_TEST] == 5 &&
+    assert_true(use.facts.count[WEIR_DATA_TRAIN] == 60000 && use.facts.count[WEIR_DATA_TEST] == 5 &&
                 use.facts.classes == 10);
-    get_all(&use, WEIR_TEST, &batch);
+    get_all(&use, WEIR_DATA_TEST, &batch);
     black = batch.x[0];
     assert_float_equal(black, -0.28604 / 0.35302, 1e-4);
     assert_true(batch.label[0] == 9 && batch.label[1] == 2 && batch.label[2] == 1 &&

@@ -240,7 +240,7 @@ static weir_err late_rank(weir_net *net, void *arg)
     /* what the last step left; and, where all step together, what it said */
     f->held[me] = small_note(s).held * 31 + (x->drifts ? 0 : small_fold(s->grad, SMALL_N));
     if (!err && x->settle)
-        err = x->settle(self, (weir_turn){.step = 5});
+        err = x->settle(self, (weir_when){.step = 5});
     if (x->close)
         x->close(self);
     weir_arena_free(a);
@@ -284,7 +284,7 @@ static weir_err exact_rank(weir_net *net, void *arg)
     weir_arena *a = weir_arena_new();
     small *s = WEIR_NEW(a, small, 1);
     const weir_exchange *x = arg;
-    double *exact = WEIR_NEW(a, double, SMALL_N + WEIR_NOTES);
+    double *exact = WEIR_NEW(a, double, SMALL_N + WEIR_EXCHANGE_NOTES);
     weir_group g;
     weir_coll_use coll;
     void *self;
@@ -294,15 +294,15 @@ static weir_err exact_rank(weir_net *net, void *arg)
         err = weir_coll_open("ring:segment=4096", &g, a, &coll);
     if (!err)
         err = small_make(s, "none", x->plug.name, &g, &coll, a, x, &self);
-    for (int i = 0; i < SMALL_N + WEIR_NOTES; i++) {
+    for (int i = 0; i < SMALL_N + WEIR_EXCHANGE_NOTES; i++) {
         exact[i] = g.me ? 0x1p-25 : 1 + i;
         s->grad[i] = NAN; /* is not looked at */
     }
     for (int i = 0; i < s->lanes && !err; i++) {
         s->lane[i].exact = exact + s->lane[i].bucket->at;
-        err = x->bucket(self, &s->lane[i], (weir_turn){0});
+        err = x->bucket(self, &s->lane[i], (weir_when){0});
     }
-    for (int i = 0; i < SMALL_N + WEIR_NOTES && !err; i++)
+    for (int i = 0; i < SMALL_N + WEIR_EXCHANGE_NOTES && !err; i++)
         if (s->grad[i] != (float)(1 + i + (g.size - 1) * 0x1p-25))
             err = weir_fail(WEIR_FAILED, "element %d is %a", i, (double)s->grad[i]);
     if (!err && g.size == 5 && s->grad[0] != 1 + 0x1p-23f)
@@ -333,7 +333,7 @@ static weir_err cut_short(weir_net *net, void *codec)
     int me = weir_net_rank(net);
     weir_group g;
     weir_coll_use coll;
-    weir_op o;
+    weir_net_op o;
     void *self;
 
     WEIR_TRY(weir_group_all(net, a, &g));
@@ -345,7 +345,7 @@ static weir_err cut_short(weir_net *net, void *codec)
               strstr(weir_why_text(), "the stripes of bucket 0: rank 1 sent 5 bytes where"));
         WEIR_TRY(weir_net_send_wait(net, 1, weir_tag(WEIR_CHANNEL_AGREE, 1, 0), NULL, 0));
     } else {
-        uint64_t tag = weir_tag(WEIR_CHANNEL_COLL, weir_coll_turn(&g), 0);
+        uint64_t tag = weir_tag(WEIR_CHANNEL_COLL, weir_coll_sequence(&g), 0);
         weir_net_send(net, 0, tag, "short", 5, &o);
         WEIR_TRY(weir_net_recv_wait(net, 0, tag, s->copy, sizeof s->copy, NULL));
         WEIR_TRY(weir_net_wait_all(net, &o, 1, 0));

@@ -33,14 +33,14 @@ static void spoil(const spoilt *f, small *s, int me)
 /* The step after those that went well. */
 static weir_err spoilt_step(const spoilt *f, small *s, const weir_exchange *x, void *self, int me)
 {
-    weir_commit c = {.turn = {.step = 2, .epochs = f->early ? 0 : 100}, .rate = 0.1, .keep = true};
+    weir_commit c = {.when = {.step = 2, .epochs = f->early ? 0 : 100}, .rate = 0.1, .keep = true};
 
     small_gradient(s, me, 2);
     spoil(f, s, me);
     for (int i = 0; i < s->lanes; i++)
-        WEIR_TRY(x->bucket(self, &s->lane[i], c.turn));
+        WEIR_TRY(x->bucket(self, &s->lane[i], c.when));
     WEIR_TRY(x->finish(self, &c));
-    return x->settle ? x->settle(self, (weir_turn){.step = 3}) : WEIR_OK;
+    return x->settle ? x->settle(self, (weir_when){.step = 3}) : WEIR_OK;
 }
 
 static bool all_finite(const small *s)

@@ -55,15 +55,15 @@ static void check_windows(int window)
 {
     char spec[64];
     weir_data_use use;
-    weir_batch b;
+    weir_data_batch b;
 
     snprintf(spec, sizeof spec, "frames:%%s,window=%d", window);
     assert_int_equal(idx_open(spec, 0, &use), WEIR_OK);
     assert_true(use.facts.dims == 1 && use.facts.dim[0] == window * FEATURES &&
                 use.facts.classes == 5);
-    assert_true(use.facts.count[WEIR_TRAIN] == FRAMES && use.facts.count[WEIR_TEST] == 3 &&
-                !use.facts.streams[WEIR_TRAIN]);
-    b = idx_get(&use, WEIR_TRAIN, 0, FRAMES, 0);
+    assert_true(use.facts.count[WEIR_DATA_TRAIN] == FRAMES &&
+                use.facts.count[WEIR_DATA_TEST] == 3 && !use.facts.streams[WEIR_DATA_TRAIN]);
+    b = idx_get(&use, WEIR_DATA_TRAIN, 0, FRAMES, 0);
     for (int i = 0; i < FRAMES; i++) {
         for (int w = 0; w < window; w++) {
             int64_t at = i + w - window / 2;
@@ -73,7 +73,7 @@ static void check_windows(int window)
         }
         assert_int_equal(b.label[i], i == FRAMES - 1 ? 4 : i % 3);
     }
-    b = idx_get(&use, WEIR_TEST, 0, 3, 0);
+    b = idx_get(&use, WEIR_DATA_TEST, 0, 3, 0);
     /* by the training part's mean */
     assert_float_equal(b.x[2 * (window / 2)], standard(0, 0), 1e-5);
     assert_float_equal(b.x[0], standard(0, 0), 1e-5);
@@ -99,7 +99,7 @@ static void limits_and_classes(void **unused)
 
     good();
     assert_int_equal(idx_open("frames:%s,limit=4,test_limit=2,classes=31", 0, &use), WEIR_OK);
-    assert_true(use.facts.count[WEIR_TRAIN] == 4 && use.facts.count[WEIR_TEST] == 2 &&
+    assert_true(use.facts.count[WEIR_DATA_TRAIN] == 4 && use.facts.count[WEIR_DATA_TEST] == 2 &&
                 use.facts.classes == 31);
     assert_int_equal(use.facts.dim[0], 22);
     weir_data_close(&use);

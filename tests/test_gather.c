@@ -1,6 +1,6 @@
 /* What each worker has of its own comes back to other numbers of workers: sums are conserved, means
  * are means. */
-#include "train/gather.h"
+#include "train/state_gather.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>
@@ -53,8 +53,8 @@ static void check(int saved, int now)
     }
     for (int me = 0; me < now; me++) {
         worker w = {0};
-        weir_dealt d = {saved, now, me, state, &w};
-        assert_int_equal(weir_dealt_state(&d, &s.io), WEIR_OK);
+        weir_state_dealt d = {saved, now, me, state, &w};
+        assert_int_equal(weir_state_dealt_read(&d, &s.io), WEIR_OK);
         for (int k = 0; k < N; k++)
             after[k] += w.sum[k];
         assert_true(w.same == 42);

@@ -156,7 +156,7 @@ static weir_err make_lanes(rank *r)
                               &(weir_cut_rules){.bytes = 4096, .small = WEIR_SMALL}, r->life,
                               &r->bucket, &r->lanes));
     WEIR_TRY(weir_lanes_make(r->bucket, r->lanes, r->j->codec, "sgd", r->life, &r->lane));
-    r->lane[r->lanes - 1].notes = WEIR_NOTES;
+    r->lane[r->lanes - 1].notes = WEIR_EXCHANGE_NOTES;
     WEIR_TRY(weir_plug_find(weir_exchanges, "exchange", r->j->exchange, &plug));
     r->x = (const weir_exchange *)plug;
     return weir_plug_make(plug, "exchange", r->j->exchange, r->life, &r->self);
@@ -170,7 +170,7 @@ static weir_err enter(rank *r, int from)
     bool first = !r->self;
 
     WEIR_TRY(weir_coll_open(r->j->coll, &r->mesh.all, r->mesh.arena, &r->coll));
-    WEIR_TRY(weir_coll_memory(&r->coll, &r->mesh.all, (N + WEIR_NOTES) * sizeof(float),
+    WEIR_TRY(weir_coll_memory(&r->coll, &r->mesh.all, (N + WEIR_EXCHANGE_NOTES) * sizeof(float),
                               r->mesh.arena, &grad));
     r->grad = grad;
     if (first)
@@ -191,21 +191,21 @@ static float gradient(int rank, uint64_t step, int i)
 
 static weir_err one_step(rank *r)
 {
-    weir_commit c = {.turn = {.step = r->step, .epochs = 10, .rate = (double)RATE},
+    weir_commit c = {.when = {.step = r->step, .epochs = 10, .rate = (double)RATE},
                      .rate = (double)RATE,
                      .keep = true};
 
     if (r->x->settle)
-        WEIR_TRY(r->x->settle(r->self, c.turn));
-    for (int i = 0; i < N + WEIR_NOTES; i++)
+        WEIR_TRY(r->x->settle(r->self, c.when));
+    for (int i = 0; i < N + WEIR_EXCHANGE_NOTES; i++)
         r->grad[i] = gradient(r->me, r->step, i);
     for (int i = 0; i < N; i++)
         r->j->put[r->me][i] += (double)r->grad[i];
     for (int i = 0; i < r->lanes; i++)
-        WEIR_TRY(r->x->bucket(r->self, &r->lane[i], c.turn));
+        WEIR_TRY(r->x->bucket(r->self, &r->lane[i], c.when));
     WEIR_TRY(r->x->finish(r->self, &c));
-    c.turn.step++;
-    return r->x->settle ? r->x->settle(r->self, c.turn) : WEIR_OK;
+    c.when.step++;
+    return r->x->settle ? r->x->settle(r->self, c.when) : WEIR_OK;
 }
 
 static weir_err sum_up(rank *r)

@@ -1,7 +1,7 @@
 /* test_key.c - who may take part: keys, their files, and runs without one. */
 #include "help_guest.h"
 #include "net/key.h"
-#include "net/place.h"
+#include "net/rank_info.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>

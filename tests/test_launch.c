@@ -2,7 +2,7 @@
  * find their place by. */
 #include "help_ranks.h"
 #include "net/launch.h"
-#include "net/place.h"
+#include "net/rank_info.h"
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -61,9 +61,9 @@ static int be_rank(const char *mode)
 {
     static weir_launched launched;
     static uint64_t rounds;
-    weir_place place;
+    weir_rank_info place;
     weir_task *task;
-    weir_err err = weir_place_find(-1, 0, NULL, &place);
+    weir_err err = weir_rank_info_find(-1, 0, NULL, &place);
 
     setvbuf(stdout, NULL, _IOLBF, 0);
     weir_launched_find(&launched);
@@ -308,20 +308,20 @@ static const char *const more_names[] = {"OMPI_COMM_WORLD_RANK",
 enum { NAMES = sizeof names / sizeof names[0] };
 
 /* Sets the variables to these values (NULL: unset) and looks. */
-static weir_err look(const char *const value[NAMES], weir_place *p)
+static weir_err look(const char *const value[NAMES], weir_rank_info *p)
 {
     for (int i = 0; i < NAMES; i++)
         if (value[i])
             setenv(names[i], value[i], 1);
         else
             unsetenv(names[i]);
-    return weir_place_find(-1, 0, NULL, p);
+    return weir_rank_info_find(-1, 0, NULL, p);
 }
 
 static void test_variables(void **state)
 {
     const char *good[NAMES] = {"1", "4", "1", "2", "node7", "29500", NULL, NULL}, *v[NAMES];
-    weir_place p;
+    weir_rank_info p;
 
     (void)state;
     assert_int_equal(look((const char *[NAMES]){0}, &p), WEIR_OK);
@@ -373,7 +373,7 @@ static void test_mpi_variables(void **state)
         {"pmi", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"},
         {"slurm", "PMIX_RANK", "SLURM_NTASKS", "SLURM_LOCALID"},
     };
-    weir_place p;
+    weir_rank_info p;
 
     (void)state;
     look((const char *[NAMES]){0}, &p);
@@ -385,15 +385,15 @@ static void test_mpi_variables(void **state)
         if (i == 2) /* as under srun */
             setenv("SLURM_PROCID", "2", 1), setenv("SLURM_STEP_ID", "0", 1),
                 setenv("SLURM_JOB_ID", "7", 1), setenv("SLURM_JOB_NODELIST", "node7", 1);
-        assert_int_equal(weir_place_find(-1, 0, NULL, &p), WEIR_OK);
+        assert_int_equal(weir_rank_info_find(-1, 0, NULL, &p), WEIR_OK);
         assert_string_equal(p.source, set[i][0]);
         assert_true(p.rank == 2 && p.size == 4 && p.local_rank == 2 && p.mpi);
-        assert_int_equal(weir_place_find(2, 4, "host:99", &p), WEIR_OK);
+        assert_int_equal(weir_rank_info_find(2, 4, "host:99", &p), WEIR_OK);
         assert_true(p.mpi);
-        assert_int_equal(weir_place_find(2, 3, "host:99", &p), WEIR_MISFIT);
+        assert_int_equal(weir_rank_info_find(2, 3, "host:99", &p), WEIR_MISFIT);
         assert_says(weir_why_text(), "3 ranks");
         assert_says(weir_why_text(), "4 by");
-        assert_int_equal(weir_place_find(1, 4, "host:99", &p), WEIR_MISFIT);
+        assert_int_equal(weir_rank_info_find(1, 4, "host:99", &p), WEIR_MISFIT);
         assert_int_equal(
             look((const char *[NAMES]){"1", "2", "1", "2", "node7", "29500", NULL, NULL}, &p),
             WEIR_OK);
@@ -411,30 +411,30 @@ static void test_mpi_variables(void **state)
 
 static void test_flags(void **state)
 {
-    weir_place p;
+    weir_rank_info p;
 
     (void)state;
-    assert_int_equal(weir_place_find(1, 2, "host:99", &p), WEIR_OK);
+    assert_int_equal(weir_rank_info_find(1, 2, "host:99", &p), WEIR_OK);
     assert_string_equal(p.source, "flags");
-    assert_int_equal(weir_place_find(0, 1, NULL, &p), WEIR_OK);
-    assert_int_equal(weir_place_find(1, 2, NULL, &p), WEIR_USAGE);
+    assert_int_equal(weir_rank_info_find(0, 1, NULL, &p), WEIR_OK);
+    assert_int_equal(weir_rank_info_find(1, 2, NULL, &p), WEIR_USAGE);
     assert_says(weir_why_text(), "--rendezvous");
-    assert_int_equal(weir_place_find(-1, 2, "host:99", &p), WEIR_USAGE);
+    assert_int_equal(weir_rank_info_find(-1, 2, "host:99", &p), WEIR_USAGE);
     assert_says(weir_why_text(), "--rank is missing");
-    assert_int_equal(weir_place_find(1, 0, "host:99", &p), WEIR_USAGE);
+    assert_int_equal(weir_rank_info_find(1, 0, "host:99", &p), WEIR_USAGE);
     assert_says(weir_why_text(), "--size is missing");
-    assert_int_equal(weir_place_find(2, 2, "host:99", &p), WEIR_USAGE);
-    assert_int_equal(weir_place_find(-7, 2, "host:99", &p), WEIR_USAGE);
-    assert_int_equal(weir_place_find(1, -2, "host:99", &p), WEIR_USAGE);
-    assert_int_equal(weir_place_find(1, 2, "host", &p), WEIR_USAGE);
-    assert_int_equal(weir_place_find(1, 2, ":99", &p), WEIR_USAGE);
-    assert_int_equal(weir_place_find(1, 2, "host:0", &p), WEIR_USAGE);
+    assert_int_equal(weir_rank_info_find(2, 2, "host:99", &p), WEIR_USAGE);
+    assert_int_equal(weir_rank_info_find(-7, 2, "host:99", &p), WEIR_USAGE);
+    assert_int_equal(weir_rank_info_find(1, -2, "host:99", &p), WEIR_USAGE);
+    assert_int_equal(weir_rank_info_find(1, 2, "host", &p), WEIR_USAGE);
+    assert_int_equal(weir_rank_info_find(1, 2, ":99", &p), WEIR_USAGE);
+    assert_int_equal(weir_rank_info_find(1, 2, "host:0", &p), WEIR_USAGE);
 }
 
 /* ---- other launchers ---- */
 
 /* Only these variables are set (name, value, ..., NULL), and what is found by them. */
-static weir_err look_at(const char *const *set, weir_place *p)
+static weir_err look_at(const char *const *set, weir_rank_info *p)
 {
     for (const char *const *n = more_names; *n; n++)
         unsetenv(*n);
@@ -479,7 +479,7 @@ static void test_other_launchers(void **state)
                                         "SLURM_STEP_TASKS_PER_NODE",
                                         "2(x2),1",
                                         NULL};
-    weir_place p;
+    weir_rank_info p;
 
     (void)state;
     assert_int_equal(look_at(ompi, &p), WEIR_OK);
@@ -543,7 +543,7 @@ static void test_slurm_lists(void **state)
 static void test_torchrun(void **state)
 {
     const char *v[NAMES] = {"1", "4", "1", "2", "fe80::1", "65535", NULL, NULL};
-    weir_place p;
+    weir_rank_info p;
 
     (void)state;
     setenv("TORCHELASTIC_RUN_ID", "abc", 1);

@@ -73,10 +73,10 @@ static weir_err open_with(const char *format, const char *lessons, bool test_onl
     return weir_data_open(spec, &need, idx_arena, use);
 }
 
-static void same_samples(const weir_data_use *a, const weir_data_use *b, weir_part part)
+static void same_samples(const weir_data_use *a, const weir_data_use *b, weir_data_part part)
 {
     size_t width = 1;
-    weir_batch x, y;
+    weir_data_batch x, y;
 
     assert_int_equal(a->facts.count[part], b->facts.count[part]);
     assert_int_equal(a->facts.classes, b->facts.classes);
@@ -89,7 +89,7 @@ static void same_samples(const weir_data_use *a, const weir_data_use *b, weir_pa
         assert_memory_equal(x.token, y.token, width * 4);
     else
         assert_memory_equal(x.x, y.x, width * 4);
-    if (a->facts.target == WEIR_VALUES)
+    if (a->facts.target == WEIR_TARGET_VALUES)
         assert_true(x.value[0] == y.value[0]);
     else
         assert_int_equal(x.label[0], y.label[0]);
@@ -110,12 +110,12 @@ static void lessons_come_back(void **unused)
         assert_int_equal(weir_data_lessons(&again, idx_arena, &second), WEIR_OK);
         assert_string_equal(first, second);
         assert_int_equal(open_with(*spec, first, true, &test), WEIR_OK);
-        for (int part = 0; part < WEIR_PARTS; part++) {
-            same_samples(&use, &again, (weir_part)part);
+        for (int part = 0; part < WEIR_DATA_PARTS; part++) {
+            same_samples(&use, &again, (weir_data_part)part);
             assert_int_equal(use.facts.count[part], again.trained[part].count);
-            assert_int_equal(weir_data_hash(&use, (weir_part)part), again.trained[part].hash);
+            assert_int_equal(weir_data_hash(&use, (weir_data_part)part), again.trained[part].hash);
         }
-        same_samples(&use, &test, WEIR_TEST);
+        same_samples(&use, &test, WEIR_DATA_TEST);
         weir_data_close(&use);
         weir_data_close(&again);
         weir_data_close(&test);
@@ -162,8 +162,8 @@ static void another_table_is_standardised_by_the_first(void **unused)
     assert_true(mean[1] == 10 && deviation[1] == 1); /* all equal: nothing to divide by */
     idx_text("b.csv", "100,11,-4\n");
     assert_int_equal(open_with("csv:%s/b.csv", lessons, true, &use), WEIR_OK);
-    assert_true(use.facts.count[WEIR_TEST] == 1 && use.facts.count[WEIR_TRAIN] == 0);
-    weir_batch b = idx_get(&use, WEIR_TEST, 0, 1, 0);
+    assert_true(use.facts.count[WEIR_DATA_TEST] == 1 && use.facts.count[WEIR_DATA_TRAIN] == 0);
+    weir_data_batch b = idx_get(&use, WEIR_DATA_TEST, 0, 1, 0);
     assert_true(b.x[0] == (float)((100 - mean[0]) / deviation[0]) && b.x[1] == 1);
     assert_true(b.value[0] == (float)((-4 - mean[2]) / deviation[2]));
     assert_true(use.facts.value_scale == deviation[2]);
@@ -214,16 +214,17 @@ static void a_vocabulary_stays(void **unused)
     lessons = learnt_from("text:%s/a.txt,length=1");
     /* none is <unk>: what is unknown is left out */
     assert_int_equal(open_with("text:%s/b.txt,length=4", lessons, true, &use), WEIR_OK);
-    assert_true(use.facts.classes == 5 && use.facts.unknown[WEIR_TEST] == 2 && use.facts.left_out);
-    weir_batch b = idx_get(&use, WEIR_TEST, 0, 1, 0);
+    assert_true(use.facts.classes == 5 && use.facts.unknown[WEIR_DATA_TEST] == 2 &&
+                use.facts.left_out);
+    weir_data_batch b = idx_get(&use, WEIR_DATA_TEST, 0, 1, 0);
     assert_true(b.token[0] == 3 && b.token[1] == 2 && b.token[2] == 1 && b.token[3] == 0 &&
                 b.label[3] == 4);
     weir_data_close(&use);
     idx_text("a.txt", "a b <unk> d a b d a b d a b d\n");
     lessons = learnt_from("text:%s/a.txt,length=1");
     assert_int_equal(open_with("text:%s/b.txt,length=6", lessons, true, &use), WEIR_OK);
-    assert_true(use.facts.unknown[WEIR_TEST] == 3 && !use.facts.left_out);
-    b = idx_get(&use, WEIR_TEST, 0, 1, 0);
+    assert_true(use.facts.unknown[WEIR_DATA_TEST] == 3 && !use.facts.left_out);
+    b = idx_get(&use, WEIR_DATA_TEST, 0, 1, 0);
     assert_true(b.token[0] == 2 && b.token[1] == 3 && b.token[3] == 2);
     weir_data_close(&use);
     assert_int_equal(open_with("text:%s/b.txt,unit=char", lessons, true, &use), WEIR_MISFIT);

@@ -43,7 +43,7 @@ typedef struct rank {
     run *r;
     weir_arena *arena;
     weir_settings set;
-    weir_place place;
+    weir_rank_info place;
     int buckets; /* of the step that is to fail */
 } rank;
 
@@ -55,7 +55,7 @@ static weir_err fail_job(void *arg)
     return weir_fail(WEIR_DISK, "on purpose");
 }
 
-static weir_err faulty_bucket(void *self, weir_lane *lane, weir_turn turn)
+static weir_err faulty_bucket(void *self, weir_lane *lane, weir_when turn)
 {
     rank *x = lane->owner;
 
@@ -156,7 +156,7 @@ static weir_err train_rank(weir_comm *comm, void *arg)
         WEIR_TRY(weir_settings_set(&x->set, o[0], o[1]));
     for (const char *const *o = x->r->option; *o; o += 2)
         WEIR_TRY(weir_settings_set(&x->set, o[0], o[1]));
-    x->t = (weir_trainer){.set = &x->set, .place = &x->place, .comm = comm};
+    x->t = (weir_trainer){.set = &x->set, .rank_info = &x->place, .comm = comm};
     WEIR_TRY(weir_trainer_enter(&x->t));
     WEIR_TRY(weir_trainer_open(&x->t));
     WEIR_TRY(weir_trainer_begin(&x->t));
@@ -310,7 +310,7 @@ static void guests_of_one_host(run *r)
 {
     guest g[RANKS];
     weir_host *host;
-    weir_place place;
+    weir_rank_info place;
 
     ranks_place(&place, 0, RANKS, "", 30);
     assert_int_equal(weir_host_open(world, &place, &host), WEIR_OK);
@@ -327,7 +327,7 @@ static void guests_of_one_host(run *r)
 /* A host for each, as processes would have it: opened and closed on the thread that computes. */
 typedef struct household {
     guest g; /* first */
-    weir_place place;
+    weir_rank_info place;
     weir_err closed;
 } household;
 
@@ -379,7 +379,7 @@ static void a_thread_of_the_embedding_program_computes(void **state)
 /* A world that cannot be opened, and a guest that gives up: both are told. */
 static void a_host_says_what_went_wrong(void **state)
 {
-    weir_place place;
+    weir_rank_info place;
     weir_host *host;
 
     (void)state;

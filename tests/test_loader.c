@@ -36,37 +36,37 @@ static weir_data_use open_data(const char *spec)
 
 /* Over ranks and micro-batches the shares follow one another without gap and differ by at most
  * one. */
-static void check_shares(weir_plan p, weir_cursor at)
+static void check_shares(weir_sample_plan p, weir_cursor at)
 {
     uint64_t next = 0, first;
     int n, least = INT32_MAX, most = 0;
 
     for (p.rank = 0; p.rank < p.size; p.rank++)
         for (int m = 0; m < p.micro; m++) {
-            weir_plan_share(&p, at, m, &first, &n);
+            weir_sample_plan_slice(&p, at, m, &first, &n);
             assert_int_equal(first, next);
-            assert_true(n >= 0 && n <= weir_plan_room(&p));
+            assert_true(n >= 0 && n <= weir_sample_plan_room(&p));
             next += (uint64_t)n;
             least = n < least ? n : least;
             most = n > most ? n : most;
         }
-    assert_int_equal(next, weir_plan_samples(&p, at));
+    assert_int_equal(next, weir_sample_plan_samples(&p, at));
     assert_true(most - least <= 1);
 }
 
 /* The rest of the epoch at the cursor, which begins with what was met before; leaves the cursor at
  * the next one. */
-static void check_rest(const weir_plan *p, weir_cursor *at, char *met)
+static void check_rest(const weir_sample_plan *p, weir_cursor *at, char *met)
 {
     uint64_t epoch = at->epoch, rows = at->rows, used = at->used;
 
     while (at->epoch == epoch) {
-        uint64_t n = weir_plan_samples(p, *at);
+        uint64_t n = weir_sample_plan_samples(p, *at);
         assert_true(n > 0 && n <= p->batch && (n == p->batch || used + n == rows));
         assert_int_equal(at->used, used);
         check_shares(*p, *at);
         for (uint64_t i = 0; i < n; i++, used++) {
-            uint64_t index = weir_plan_index(p, *at, i);
+            uint64_t index = weir_sample_plan_index(p, *at, i);
             assert_true(index < rows && !met[index]);
             met[index] = 1;
         }
@@ -76,9 +76,9 @@ static void check_rest(const weir_plan *p, weir_cursor *at, char *met)
     assert_true(at->epoch == epoch + 1 && !at->used && at->rows == p->count);
 }
 
-static void check_epoch(const weir_plan *p, uint64_t epoch)
+static void check_epoch(const weir_sample_plan *p, uint64_t epoch)
 {
-    weir_cursor at = weir_plan_at(p, epoch * weir_plan_epoch_steps(p));
+    weir_cursor at = weir_plan_at(p, epoch * weir_sample_plan_epoch_steps(p));
     char *met = calloc(1, p->count);
 
     assert_true(at.epoch == epoch && at.used == 0);
@@ -93,12 +93,12 @@ static void every_epoch_meets_every_sample_once(void **unused)
     (void)unused;
 
     for (int i = 0; i < 5 * 5 * 6 * 3; i++) {
-        weir_plan p = {.seed = 5,
-                       .count = counts[i % 5],
-                       .batch = batches[i / 5 % 5],
-                       .size = sizes[i / 25 % 6],
-                       .micro = micros[i / 150]};
-        assert_int_equal(weir_plan_check(&p), WEIR_OK);
+        weir_sample_plan p = {.seed = 5,
+                              .count = counts[i % 5],
+                              .batch = batches[i / 5 % 5],
+                              .size = sizes[i / 25 % 6],
+                              .micro = micros[i / 150]};
+        assert_int_equal(weir_sample_plan_check(&p), WEIR_OK);
         check_epoch(&p, 0);
         check_epoch(&p, 3);
     }
@@ -111,12 +111,13 @@ static void another_batch_goes_on_with_what_is_left(void **unused)
     (void)unused;
 
     for (int i = 0; i < 5 * 5 * 20; i++) {
-        weir_plan p = {.seed = 5, .count = 100, .batch = batches[i % 5], .size = 3, .micro = 2};
+        weir_sample_plan p = {
+            .seed = 5, .count = 100, .batch = batches[i % 5], .size = 3, .micro = 2};
         weir_cursor at = weir_plan_at(&p, 0);
         char met[130] = {0};
         for (int k = 0; k < i / 25 && !at.epoch; k++) {
-            for (uint64_t n = 0; n < weir_plan_samples(&p, at); n++)
-                met[weir_plan_index(&p, at, n)] = 1;
+            for (uint64_t n = 0; n < weir_sample_plan_samples(&p, at); n++)
+                met[weir_sample_plan_index(&p, at, n)] = 1;
             weir_plan_advance(&p, &at);
         }
         if (at.epoch)
@@ -135,7 +136,7 @@ static void another_batch_goes_on_with_what_is_left(void **unused)
  * epoch to within a step. */
 static void time_counts_samples(void **unused)
 {
-    weir_plan p = {.count = 1000, .batch = 64, .size = 1, .micro = 1}, q = p;
+    weir_sample_plan p = {.count = 1000, .batch = 64, .size = 1, .micro = 1}, q = p;
     weir_cursor at = weir_plan_at(&p, 0);
     (void)unused;
 
@@ -153,40 +154,40 @@ static void time_counts_samples(void **unused)
 
 static void orders_differ_by_epoch_and_seed(void **unused)
 {
-    weir_plan a = {.seed = 1, .count = 1000, .batch = 1000, .size = 1, .micro = 1}, b = a;
+    weir_sample_plan a = {.seed = 1, .count = 1000, .batch = 1000, .size = 1, .micro = 1}, b = a;
     int epochs = 0, seeds = 0, unmoved = 0;
     (void)unused;
 
     b.seed = 2;
     for (uint64_t i = 0; i < 1000; i++) {
         weir_cursor first = weir_plan_at(&a, 0), second = weir_plan_at(&a, 1);
-        epochs += weir_plan_index(&a, first, i) == weir_plan_index(&a, second, i);
-        seeds += weir_plan_index(&a, first, i) == weir_plan_index(&b, first, i);
-        unmoved += weir_plan_index(&a, first, i) == i;
+        epochs += weir_sample_plan_index(&a, first, i) == weir_sample_plan_index(&a, second, i);
+        seeds += weir_sample_plan_index(&a, first, i) == weir_sample_plan_index(&b, first, i);
+        unmoved += weir_sample_plan_index(&a, first, i) == i;
     }
     assert_true(epochs < 20 && seeds < 20 && unmoved < 20);
 }
 
 static void plans_that_mean_nothing_are_refused(void **unused)
 {
-    const weir_plan good = {.count = 10, .batch = 4, .size = 2, .rank = 1, .micro = 1};
-    weir_plan p;
+    const weir_sample_plan good = {.count = 10, .batch = 4, .size = 2, .rank = 1, .micro = 1};
+    weir_sample_plan p;
     (void)unused;
 
-    assert_int_equal(weir_plan_check(&good), WEIR_OK);
-    assert_int_not_equal((p = good, p.count = 0, weir_plan_check(&p)), WEIR_OK);
-    assert_int_not_equal((p = good, p.batch = 0, weir_plan_check(&p)), WEIR_OK);
-    assert_int_not_equal((p = good, p.rank = 2, weir_plan_check(&p)), WEIR_OK);
-    assert_int_not_equal((p = good, p.micro = 0, weir_plan_check(&p)), WEIR_OK);
-    assert_int_equal((p = good, p.batch = 1ull << 40, weir_plan_check(&p)), WEIR_USAGE);
+    assert_int_equal(weir_sample_plan_check(&good), WEIR_OK);
+    assert_int_not_equal((p = good, p.count = 0, weir_sample_plan_check(&p)), WEIR_OK);
+    assert_int_not_equal((p = good, p.batch = 0, weir_sample_plan_check(&p)), WEIR_OK);
+    assert_int_not_equal((p = good, p.rank = 2, weir_sample_plan_check(&p)), WEIR_OK);
+    assert_int_not_equal((p = good, p.micro = 0, weir_sample_plan_check(&p)), WEIR_OK);
+    assert_int_equal((p = good, p.batch = 1ull << 40, weir_sample_plan_check(&p)), WEIR_USAGE);
 }
 
 /* ---- the loader ---- */
 
 static const char small[] = "synth:shape=3x2x2,classes=3,count=50,test=1";
 
-static weir_err open_loader(const weir_data_use *data, const weir_plan *p, uint64_t step, int ahead,
-                            weir_loader **l)
+static weir_err open_loader(const weir_data_use *data, const weir_sample_plan *p, uint64_t step,
+                            int ahead, weir_loader **l)
 {
     weir_loader_from from = {weir_plan_at(p, step), step};
 
@@ -194,18 +195,18 @@ static weir_err open_loader(const weir_data_use *data, const weir_plan *p, uint6
 }
 
 /* What the loader must give as micro-batch m of a step, fetched directly. */
-static void expect_batch(const weir_data_use *data, const weir_plan *p, uint64_t step, int m,
-                         const weir_batch *got)
+static void expect_batch(const weir_data_use *data, const weir_sample_plan *p, uint64_t step, int m,
+                         const weir_data_batch *got)
 {
     uint64_t index[64];
-    weir_pick pick = {.part = WEIR_TRAIN, .seed = p->seed, .step = step, .index = index};
+    weir_data_pick pick = {.part = WEIR_DATA_TRAIN, .seed = p->seed, .step = step, .index = index};
     weir_cursor at = weir_plan_at(p, step);
-    weir_batch want;
+    weir_data_batch want;
 
-    weir_plan_share(p, at, m, &pick.first, &pick.n);
+    weir_sample_plan_slice(p, at, m, &pick.first, &pick.n);
     for (int i = 0; i < pick.n; i++)
-        index[i] = weir_plan_index(p, at, pick.first + (uint64_t)i);
-    assert_int_equal(weir_batch_new(&data->facts, pick.n, arena, &want), WEIR_OK);
+        index[i] = weir_sample_plan_index(p, at, pick.first + (uint64_t)i);
+    assert_int_equal(weir_data_batch_new(&data->facts, pick.n, arena, &want), WEIR_OK);
     assert_int_equal(data->data->get(data->self, &pick, &want), WEIR_OK);
     assert_int_equal(got->n, pick.n);
     assert_memory_equal(got->x, want.x, (size_t)pick.n * 12 * sizeof(float));
@@ -215,8 +216,8 @@ static void expect_batch(const weir_data_use *data, const weir_plan *p, uint64_t
 static void batches_come_in_order_from_any_step(void **unused)
 {
     weir_data_use data = open_data(small);
-    weir_plan p = {.seed = 9, .count = 50, .batch = 8, .size = 5, .micro = 2};
-    const weir_batch *batch;
+    weir_sample_plan p = {.seed = 9, .count = 50, .batch = 8, .size = 5, .micro = 2};
+    const weir_data_batch *batch;
     weir_loader *l;
     (void)unused;
 
@@ -237,8 +238,8 @@ static void batches_come_in_order_from_any_step(void **unused)
 static void a_rank_without_samples_gets_empty_batches(void **unused)
 {
     weir_data_use data = open_data(small);
-    weir_plan p = {.seed = 9, .count = 50, .batch = 2, .rank = 3, .size = 4, .micro = 1};
-    const weir_batch *batch;
+    weir_sample_plan p = {.seed = 9, .count = 50, .batch = 2, .rank = 3, .size = 4, .micro = 1};
+    const weir_data_batch *batch;
     weir_loader *l;
     (void)unused;
 
@@ -255,8 +256,8 @@ static void a_rank_without_samples_gets_empty_batches(void **unused)
 static void closing_early_never_hangs(void **unused)
 {
     weir_data_use data = open_data(small);
-    weir_plan p = {.seed = 9, .count = 50, .batch = 8, .size = 1, .micro = 1};
-    const weir_batch *batch;
+    weir_sample_plan p = {.seed = 9, .count = 50, .batch = 8, .size = 1, .micro = 1};
+    const weir_data_batch *batch;
     weir_loader *l;
     (void)unused;
 
@@ -275,7 +276,7 @@ static void closing_early_never_hangs(void **unused)
 static void what_cannot_be_loaded_is_refused(void **unused)
 {
     weir_data_use data = open_data(small);
-    weir_plan p = {.seed = 9, .count = 51, .batch = 8, .size = 1, .micro = 1};
+    weir_sample_plan p = {.seed = 9, .count = 51, .batch = 8, .size = 1, .micro = 1};
     weir_loader *l = NULL;
     (void)unused;
 
@@ -293,7 +294,7 @@ static void what_cannot_be_loaded_is_refused(void **unused)
 }
 
 /* Data that fail at step 5. */
-static weir_err get_until(const void *self, const weir_pick *pick, weir_batch *batch)
+static weir_err get_until(const void *self, const weir_data_pick *pick, weir_data_batch *batch)
 {
     if (pick->step == 5)
         return weir_fail(WEIR_INVALID, "page %d is torn", 5);
@@ -304,8 +305,8 @@ static void an_error_arrives_in_its_place_and_stays(void **unused)
 {
     weir_data torn = weir_data_synth;
     weir_data_use data = open_data(small);
-    weir_plan p = {.seed = 9, .count = 50, .batch = 8, .size = 1, .micro = 1};
-    const weir_batch *batch;
+    weir_sample_plan p = {.seed = 9, .count = 50, .batch = 8, .size = 1, .micro = 1};
+    const weir_data_batch *batch;
     weir_loader *l;
     (void)unused;
 
@@ -330,15 +331,15 @@ static void an_error_arrives_in_its_place_and_stays(void **unused)
 
 /* ---- made-up pictures ---- */
 
-static weir_batch fetch(const weir_data_use *data, weir_part part, uint64_t first, int n)
+static weir_data_batch fetch(const weir_data_use *data, weir_data_part part, uint64_t first, int n)
 {
     uint64_t index[500];
-    weir_pick pick = {.part = part, .index = index, .n = n};
-    weir_batch batch;
+    weir_data_pick pick = {.part = part, .index = index, .n = n};
+    weir_data_batch batch;
 
     for (int i = 0; i < n; i++)
         index[i] = first + (uint64_t)i;
-    assert_int_equal(weir_batch_new(&data->facts, n, arena, &batch), WEIR_OK);
+    assert_int_equal(weir_data_batch_new(&data->facts, n, arena, &batch), WEIR_OK);
     assert_int_equal(data->data->get(data->self, &pick, &batch), WEIR_OK);
     return batch;
 }
@@ -348,8 +349,9 @@ static void synth_is_a_function_of_part_and_index(void **unused)
     weir_data_use a = open_data("synth:shape=1x5x5,classes=4"),
                   b = open_data("synth:shape=1x5x5,classes=4"),
                   other = open_data("synth:shape=1x5x5,classes=4,seed=2");
-    weir_batch x = fetch(&a, WEIR_TRAIN, 100, 8), y = fetch(&b, WEIR_TRAIN, 104, 4),
-               z = fetch(&a, WEIR_TEST, 100, 8), o = fetch(&other, WEIR_TRAIN, 100, 8);
+    weir_data_batch x = fetch(&a, WEIR_DATA_TRAIN, 100, 8), y = fetch(&b, WEIR_DATA_TRAIN, 104, 4),
+                    z = fetch(&a, WEIR_DATA_TEST, 100, 8),
+                    o = fetch(&other, WEIR_DATA_TRAIN, 100, 8);
     (void)unused;
 
     assert_memory_equal(x.x + 4 * 25, y.x, 4 * 25 * sizeof(float));
@@ -366,7 +368,8 @@ static void synth_can_be_learnt(void **unused)
 {
     enum { N = 500, WIDTH = 12 * 12, CLASSES = 5 };
     weir_data_use data = open_data("synth:shape=1x12x12,classes=5,noise=2");
-    weir_batch train = fetch(&data, WEIR_TRAIN, 0, N), test = fetch(&data, WEIR_TEST, 0, N);
+    weir_data_batch train = fetch(&data, WEIR_DATA_TRAIN, 0, N),
+                    test = fetch(&data, WEIR_DATA_TEST, 0, N);
     static double mean[CLASSES][WIDTH];
     double sum = 0, squares = 0;
     int right = 0;
@@ -407,7 +410,7 @@ static void synth_shapes(void **unused)
     (void)unused;
 
     assert_true(use.facts.dims == 1 && use.facts.dim[0] == 784 && use.facts.classes == 2);
-    assert_true(use.facts.count[WEIR_TRAIN] == 7 && use.facts.count[WEIR_TEST] == 3);
+    assert_true(use.facts.count[WEIR_DATA_TRAIN] == 7 && use.facts.count[WEIR_DATA_TEST] == 3);
     use = open_data("synth:shape=3x224x200");
     assert_true(use.facts.dims == 3 && use.facts.dim[0] == 3 && use.facts.dim[1] == 224 &&
                 use.facts.dim[2] == 200);

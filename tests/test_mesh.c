@@ -107,7 +107,7 @@ static weir_err machines_rank(weir_net *net, void *arg)
     CHECK(m.count == 3 && !m.equal);
     CHECK(weir_machines_size(&m, 0) == 1 && weir_machines_size(&m, 1) == 2);
     for (int i = 0; i < 5; i++)
-        CHECK(weir_machines_member(&m, m.machine[i], m.place[i]) == i);
+        CHECK(weir_machines_member(&m, m.machine[i], m.position[i]) == i);
     CHECK(m.inside.size == (me == 4 ? 1 : 2));
     CHECK(m.outside.size == (me == 1 || me == 2 ? 0 : 3)); /* the first of each machine */
     WEIR_TRY(weir_mesh_machines(&g, 1, a, &m));

@@ -68,7 +68,7 @@ static void test_no_directory(void **state)
 
 static void test_places(void **state)
 {
-    weir_place p;
+    weir_rank_info p;
     char dir[64];
     weir_net_facts facts;
 

@@ -58,7 +58,7 @@ static weir_err nothing(weir_net *n, void *arg)
 }
 
 typedef struct seat {
-    weir_place place;
+    weir_rank_info place;
     weir_err err;
     char why[512];
 } seat;
@@ -128,7 +128,7 @@ static void test_foreign(void **state)
     assert_int_equal(weir_task_start(weir_rt_threads(), "seat", run_seat, &s[0], &t[0]), WEIR_OK);
     for (int i = 0; i < 5000 && access(path, F_OK); i++)
         usleep(1000);
-    head = (weir_frame){.kind = WEIR_WORD_HELLO, .from = 1, .len = 72};
+    head = (weir_frame){.kind = WEIR_FRAME_HELLO, .from = 1, .len = 72};
     weir_frame_seal(&head);
     bad = head;
     bad.len = 1u << 30; /* its checksum no longer fits */
@@ -159,7 +159,7 @@ static void test_frames(void **state)
     unsigned char *bytes = (unsigned char *)&f;
 
     (void)state;
-    f = (weir_frame){.kind = WEIR_WORD_DATA, .generation = 3, .from = 1, .tag = 42, .len = 100};
+    f = (weir_frame){.kind = WEIR_FRAME_DATA, .generation = 3, .from = 1, .tag = 42, .len = 100};
     weir_frame_seal(&f);
     assert_true(weir_frame_read(&f, sizeof f, 2, &g) && g.tag == 42 && g.len == 100 &&
                 g.generation == 3);
@@ -188,7 +188,7 @@ static weir_err exchange(weir_net *n, void *arg)
 {
     static char out[300000], in[RANKS_MAX][300000];
     static const size_t lengths[] = {16, 5000, 300000};
-    weir_op ops[2 * RANKS_MAX], *p[2 * RANKS_MAX];
+    weir_net_op ops[2 * RANKS_MAX], *p[2 * RANKS_MAX];
     weir_err err = WEIR_OK;
 
     (void)arg;
@@ -197,7 +197,8 @@ static weir_err exchange(weir_net *n, void *arg)
         weir_net_phase(n, WEIR_PHASE_EXCHANGE, step + 1);
         for (int q = 0; q < weir_net_size(n); q++)
             if (q != weir_net_rank(n)) {
-                weir_net_recv(n, q, tag(step, 0), WEIR_EXACT, in[q], sizeof in[q], &ops[count++]);
+                weir_net_recv(n, q, tag(step, 0), WEIR_TAG_EXACT, in[q], sizeof in[q],
+                              &ops[count++]);
                 weir_net_send(n, q, tag(step, 0), out, lengths[step % 3], &ops[count++]);
             }
         err = weir_net_wait_all(n, ops, count, 0);
@@ -213,7 +214,7 @@ static weir_err exchange(weir_net *n, void *arg)
 
 static int be_rank(char **argv)
 {
-    weir_place place;
+    weir_rank_info place;
     weir_err err;
 
     setvbuf(stdout, NULL, _IOLBF, 0);

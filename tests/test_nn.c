@@ -271,7 +271,7 @@ static void placed_memory_does_not_overlap(void **state)
         mem[i].next = i + 1 < N ? &mem[i + 1] : NULL;
         sum += mem[i].bytes;
     }
-    assert_int_equal(weir_mems_place(mem, &bytes), WEIR_OK);
+    assert_int_equal(weir_mem_place_all(mem, &bytes), WEIR_OK);
     assert_true(bytes < sum / 4); /* about a tenth lives at a time */
     for (int i = 0; i < N; i++) {
         assert_true(mem[i].offset % 64 == 0 && mem[i].offset + mem[i].bytes <= bytes);

@@ -206,14 +206,14 @@ static weir_err shrink(rank *r, plan *p)
 
     for (uint64_t step = 0; step < half; step++)
         WEIR_TRY(one_step(r, p, step));
-    WEIR_TRY(x->settle(r->self, (weir_turn){.step = half}));
+    WEIR_TRY(x->settle(r->self, (weir_when){.step = half}));
     WEIR_TRY(x->hand_over(r->self, stay, 3));
     if (r->g.me < 3) {
         WEIR_TRY(weir_group_make(r->g.net, 1, stay, 3, r->arena, &r->g));
         WEIR_TRY(x->regroup(r->self, rank_env(r)));
         for (uint64_t step = half; step < (uint64_t)p->steps; step++)
             WEIR_TRY(one_step(r, p, step));
-        WEIR_TRY(x->settle(r->self, (weir_turn){.step = (uint64_t)p->steps}));
+        WEIR_TRY(x->settle(r->self, (weir_when){.step = (uint64_t)p->steps}));
     }
     leave_results(r, p);
     return WEIR_OK;
@@ -275,7 +275,7 @@ static weir_err change(rank *r, plan *p)
         last = each * ((uint64_t)phase + 1);
         for (uint64_t step = last - each; step < last; step++)
             WEIR_TRY(one_step(r, p, step));
-        WEIR_TRY(x->settle(r->self, (weir_turn){.step = last}));
+        WEIR_TRY(x->settle(r->self, (weir_when){.step = last}));
         if (phase == 2)
             leave_results(r, p);
         else

@@ -1,6 +1,6 @@
 /* The exchange `peers` where something goes wrong: who is missing or disagrees is named. And
  * settings that it does otherwise than `allreduce`. */
-#include "exchange/letter.h"
+#include "exchange/delta.h"
 #include "help_peers.h"
 #include <math.h>
 #include <setjmp.h>
@@ -48,28 +48,29 @@ static void a_replica_that_differs_is_named(void **state)
 
 /* A letter with any bit changed, or of another length, is told from a whole one, and changes
  * nothing. */
-static weir_err damage(rank *r, weir_lane *l, const weir_pen *pen, unsigned char *copy, size_t len)
+static weir_err damage(rank *r, weir_lane *l, const weir_delta_writer *pen, unsigned char *copy,
+                       size_t len)
 {
-    weir_letter x = {.from = 1, .lane = 0, .step = 5, .data = copy, .len = len};
-    float notes[WEIR_NOTES];
+    weir_delta x = {.from = 1, .lane = 0, .step = 5, .data = copy, .len = len};
+    float notes[WEIR_EXCHANGE_NOTES];
     uint64_t sum;
 
     memset(r->grad, 0, sizeof r->grad);
-    CHECK(weir_letter_read(l, pen, &x, notes, &sum) == WEIR_OK);
+    CHECK(weir_delta_read(l, pen, &x, notes, &sum) == WEIR_OK);
     memset(r->grad, 0, sizeof r->grad);
     for (size_t bit = 0; bit < 8 * len; bit += bit < 8 * 200 ? 1 : 97) {
         copy[bit / 8] ^= (unsigned char)(1 << bit % 8);
-        CHECK(weir_letter_read(l, pen, &x, notes, &sum) == WEIR_INVALID &&
+        CHECK(weir_delta_read(l, pen, &x, notes, &sum) == WEIR_INVALID &&
               strstr(weir_why_text(), "rank 1"));
         copy[bit / 8] ^= (unsigned char)(1 << bit % 8);
     }
     for (x.len = 0; x.len < len; x.len += x.len < 200 ? 1 : 51)
-        CHECK(weir_letter_read(l, pen, &x, notes, &sum) == WEIR_INVALID);
-    x.len = weir_letter_most(l) + 1;
-    CHECK(weir_letter_read(l, pen, &x, notes, &sum) == WEIR_INVALID);
+        CHECK(weir_delta_read(l, pen, &x, notes, &sum) == WEIR_INVALID);
+    x.len = weir_delta_most(l) + 1;
+    CHECK(weir_delta_read(l, pen, &x, notes, &sum) == WEIR_INVALID);
     x.len = len;
     x.step = 6;
-    CHECK(weir_letter_read(l, pen, &x, notes, &sum) == WEIR_INVALID);
+    CHECK(weir_delta_read(l, pen, &x, notes, &sum) == WEIR_INVALID);
     for (int i = 0; i < N; i++)
         CHECK(r->grad[i] == 0);
     return WEIR_OK;
@@ -79,7 +80,7 @@ static weir_err letter_rank(weir_net *net, void *arg)
 {
     plan *p = arg;
     rank *r = calloc(1, sizeof *r);
-    float *tile = calloc(WEIR_TILE, sizeof *tile);
+    float *tile = calloc(WEIR_FEED_TILE, sizeof *tile);
     unsigned char *copy = calloc(1, 1 << 20);
     size_t len;
     weir_err err;
@@ -88,16 +89,16 @@ static weir_err letter_rank(weir_net *net, void *arg)
         return weir_fail_nomem(0);
     err = peer_open(r, net, p);
     if (!err && !r->g.me) {
-        weir_pen pen = {.group = &r->g, .base = 0.05, .seed = 1, .tile = tile};
+        weir_delta_writer pen = {.group = &r->g, .base = 0.05, .seed = 1, .tile = tile};
         make_gradient(r, p, 5, 0.05);
-        err = weir_letter_write(&r->lane[0], &pen, (weir_turn){.step = 5, .rate = 0.05}, 1, copy,
-                                &len);
+        err = weir_delta_write(&r->lane[0], &pen, (weir_when){.step = 5, .rate = 0.05}, 1, copy,
+                               &len);
         if (!err)
             err = damage(r, &r->lane[0], &pen, copy, len);
         pen.base = 0.1;
-        if (!err && weir_letter_read(&r->lane[0], &pen,
-                                     &(weir_letter){.from = 1, .step = 5, .data = copy, .len = len},
-                                     r->grad, &(uint64_t){0}) != WEIR_DIVERGED)
+        if (!err && weir_delta_read(&r->lane[0], &pen,
+                                    &(weir_delta){.from = 1, .step = 5, .data = copy, .len = len},
+                                    r->grad, &(uint64_t){0}) != WEIR_DIVERGED)
             err = weir_fail(WEIR_FAILED, "another base is not found out");
     }
     weir_arena_free(r->arena);

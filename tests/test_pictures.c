@@ -47,7 +47,7 @@ static void channel_facts(int c, double *mean, double *deviation)
     *deviation = sqrt(squares / (5 * PLANE) - *mean * *mean);
 }
 
-static void check_samples(const weir_batch *b, int first)
+static void check_samples(const weir_data_batch *b, int first)
 {
     for (int c = 0; c < 3; c++) {
         double mean, deviation;
@@ -64,7 +64,7 @@ static void check_samples(const weir_batch *b, int first)
 static void batches_are_read_and_standardised_by_channel(void **unused)
 {
     weir_data_use use;
-    weir_batch b;
+    weir_data_batch b;
     (void)unused;
 
     good();
@@ -72,21 +72,21 @@ static void batches_are_read_and_standardised_by_channel(void **unused)
         assert_int_equal(idx_open("cifar10:%s", 0, &use), WEIR_OK);
         assert_true(use.facts.dims == 3 && use.facts.dim[0] == 3 && use.facts.dim[1] == 32 &&
                     use.facts.dim[2] == 32);
-        assert_true(use.facts.classes == 10 && use.facts.target == WEIR_CLASSES &&
+        assert_true(use.facts.classes == 10 && use.facts.target == WEIR_TARGET_CLASSES &&
                     use.facts.value_scale == 1);
-        assert_true(use.facts.count[WEIR_TRAIN] == 5 && use.facts.count[WEIR_TEST] == 3 &&
-                    !use.facts.streams[WEIR_TRAIN]);
-        b = idx_get(&use, WEIR_TRAIN, 0, 5, 0);
+        assert_true(use.facts.count[WEIR_DATA_TRAIN] == 5 && use.facts.count[WEIR_DATA_TEST] == 3 &&
+                    !use.facts.streams[WEIR_DATA_TRAIN]);
+        b = idx_get(&use, WEIR_DATA_TRAIN, 0, 5, 0);
         check_samples(&b, 0);
-        b = idx_get(&use, WEIR_TEST, 0, 3, 0);
+        b = idx_get(&use, WEIR_DATA_TEST, 0, 3, 0);
         check_samples(&b, 5);
         weir_data_close(&use);
         if (!packed)
             idx_shell("gzip %s/data_batch_1.bin %s/test_batch.bin");
     }
     assert_int_equal(idx_open("cifar10:%s,limit=3,test_limit=1", 0, &use), WEIR_OK);
-    assert_true(use.facts.count[WEIR_TRAIN] == 3 && use.facts.count[WEIR_TEST] == 1);
-    b = idx_get(&use, WEIR_TRAIN, 0, 3, 0);
+    assert_true(use.facts.count[WEIR_DATA_TRAIN] == 3 && use.facts.count[WEIR_DATA_TEST] == 1);
+    b = idx_get(&use, WEIR_DATA_TRAIN, 0, 3, 0);
     check_samples(&b, 0); /* mean and deviation are still those of all five */
     weir_data_close(&use);
 }
@@ -132,7 +132,7 @@ static void the_name_alone_stands_for_a_place(void **unused)
     assert_int_equal(idx_open("cifar10", 0, &use), WEIR_OK);
     weir_data_close(&use);
     assert_int_equal(idx_open("cifar10:augment=yes,limit=4", 0, &use), WEIR_OK);
-    assert_int_equal(use.facts.count[WEIR_TRAIN], 4);
+    assert_int_equal(use.facts.count[WEIR_DATA_TRAIN], 4);
     weir_data_close(&use);
     idx_refused("cifar10:%s", WEIR_INVALID, "", "there is no data_batch_*.bin");
     unsetenv("XDG_DATA_HOME");
@@ -168,9 +168,9 @@ static void crops_and_flips_are_that_and_no_more(void **unused)
     good();
     assert_int_equal(idx_open("cifar10:%s", 0, &plain), WEIR_OK);
     assert_int_equal(idx_open("cifar10:%s,augment=yes", 0, &other), WEIR_OK);
-    weir_batch x = idx_get(&plain, WEIR_TRAIN, 0, 5, 0);
+    weir_data_batch x = idx_get(&plain, WEIR_DATA_TRAIN, 0, 5, 0);
     for (uint64_t step = 0; step < 60; step++) {
-        weir_batch y = idx_get(&other, WEIR_TRAIN, 0, 5, step);
+        weir_data_batch y = idx_get(&other, WEIR_DATA_TRAIN, 0, 5, step);
         assert_memory_equal(x.label, y.label, sizeof(int32_t) * 5);
         for (int i = 0; i < 5; i++) {
             int way = find_way(x.x + i * WIDTH, y.x + i * WIDTH, SIDE, SIDE);
@@ -202,12 +202,13 @@ static void augmentation_is_keyed_by_step_and_place(void **unused)
     good();
     assert_int_equal(idx_open("cifar10:%s", 0, &plain), WEIR_OK);
     assert_int_equal(idx_open("cifar10:%s,augment=yes", 0, &other), WEIR_OK);
-    weir_batch whole = idx_get(&other, WEIR_TRAIN, 0, 5, 7),
-               piece = idx_get(&other, WEIR_TRAIN, 3, 2, 7);
+    weir_data_batch whole = idx_get(&other, WEIR_DATA_TRAIN, 0, 5, 7),
+                    piece = idx_get(&other, WEIR_DATA_TRAIN, 3, 2, 7);
     assert_memory_equal(whole.x + 3 * WIDTH, piece.x, 2 * WIDTH * sizeof(float));
-    weir_batch later = idx_get(&other, WEIR_TRAIN, 0, 5, 8);
+    weir_data_batch later = idx_get(&other, WEIR_DATA_TRAIN, 0, 5, 8);
     assert_memory_not_equal(whole.x, later.x, 5 * WIDTH * sizeof(float));
-    weir_batch a = idx_get(&plain, WEIR_TEST, 0, 3, 7), b = idx_get(&other, WEIR_TEST, 0, 3, 7);
+    weir_data_batch a = idx_get(&plain, WEIR_DATA_TEST, 0, 3, 7),
+                    b = idx_get(&other, WEIR_DATA_TEST, 0, 3, 7);
     assert_memory_equal(a.x, b.x, 3 * WIDTH * sizeof(float)); /* the test part is left alone */
     weir_data_close(&plain);
     weir_data_close(&other);
@@ -224,9 +225,9 @@ static void idx_pictures_are_augmented_too(void **unused)
     idx_good();
     assert_int_equal(idx_open("idx:%s", 0, &plain), WEIR_OK);
     assert_int_equal(idx_open("idx:%s,augment=yes", 0, &other), WEIR_OK);
-    weir_batch x = idx_get(&plain, WEIR_TRAIN, 0, 4, 0);
+    weir_data_batch x = idx_get(&plain, WEIR_DATA_TRAIN, 0, 4, 0);
     for (uint64_t step = 0; step < 20; step++) {
-        weir_batch y = idx_get(&other, WEIR_TRAIN, 0, 4, step);
+        weir_data_batch y = idx_get(&other, WEIR_DATA_TRAIN, 0, 4, step);
         for (int i = 0; i < 4; i++) {
             int way = find_way(x.x + i * 6, y.x + i * 6, 2, 3);
             assert_true(way >= 0);

@@ -108,7 +108,7 @@ static void verdict(const weir_settings *s, int ranks, char why[WEIR_WHY_MAX])
 static weir_err train(const weir_settings *s, int ranks, weir_result *result)
 {
     weir_hooks hooks = {0};
-    weir_place place;
+    weir_rank_info place;
     int stopped;
 
     ranks_place(&place, 0, ranks, "", 30);

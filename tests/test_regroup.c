@@ -28,7 +28,7 @@ typedef struct rank {
     weir_coll_use coll;
     weir_arena *life;
     weir_tensor t[3];
-    float param[N], grad[N + WEIR_NOTES];
+    float param[N], grad[N + WEIR_EXCHANGE_NOTES];
     weir_lane *lane;
     int lanes;
     const weir_exchange *x;
@@ -60,7 +60,7 @@ static weir_err make_lanes(rank *r)
                               &(weir_cut_rules){.bytes = 4096, .small = WEIR_SMALL}, r->life, &b,
                               &r->lanes));
     WEIR_TRY(weir_lanes_make(b, r->lanes, r->j->codec, "sgd:momentum=0.5", r->life, &r->lane));
-    r->lane[r->lanes - 1].notes = WEIR_NOTES;
+    r->lane[r->lanes - 1].notes = WEIR_EXCHANGE_NOTES;
     WEIR_TRY(weir_plug_find(weir_exchanges, "exchange", r->j->exchange, &plug));
     r->x = (const weir_exchange *)plug;
     return weir_plug_make(plug, "exchange", r->j->exchange, r->life, &r->self);
@@ -68,25 +68,25 @@ static weir_err make_lanes(rank *r)
 
 static weir_err one_step(rank *r, uint64_t step)
 {
-    weir_commit c = {.turn = {.step = step, .epochs = 10, .rate = 0.125},
+    weir_commit c = {.when = {.step = step, .epochs = 10, .rate = 0.125},
                      .rate = 0.125,
                      .keep = true};
 
-    for (int i = 0; i < N + WEIR_NOTES; i++)
+    for (int i = 0; i < N + WEIR_EXCHANGE_NOTES; i++)
         r->grad[i] = (float)((i * 7 + r->mesh.all.me * 5 + (int)step * 3 + i * i % 11) % 15 - 7);
     for (int i = 0; i < r->lanes; i++)
-        WEIR_TRY(r->x->bucket(r->self, &r->lane[i], c.turn));
+        WEIR_TRY(r->x->bucket(r->self, &r->lane[i], c.when));
     return r->x->finish(r->self, &c);
 }
 
 static weir_err steps(rank *r, uint64_t from)
 {
     if (r->x->settle)
-        WEIR_TRY(r->x->settle(r->self, (weir_turn){.step = from, .rate = 0.125}));
+        WEIR_TRY(r->x->settle(r->self, (weir_when){.step = from, .rate = 0.125}));
     for (uint64_t s = from; s < from + STEPS; s++)
         WEIR_TRY(one_step(r, s));
     if (r->x->settle)
-        WEIR_TRY(r->x->settle(r->self, (weir_turn){.step = from + STEPS, .rate = 0.125}));
+        WEIR_TRY(r->x->settle(r->self, (weir_when){.step = from + STEPS, .rate = 0.125}));
     return WEIR_OK;
 }
 

@@ -3,7 +3,7 @@
  * hosts: see docs/CLUSTER.md. Who may come is in test_key.c. */
 #include "help_guest.h"
 #include "net/frame.h"
-#include "net/place.h"
+#include "net/rank_info.h"
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -155,7 +155,7 @@ static void intrude(const char *at, const void *part, size_t len, int parts)
 static void test_nonsense(void **state)
 {
     guest g[2];
-    weir_join j = {.rank = 1, .size = 2};
+    weir_meet_join j = {.rank = 1, .size = 2};
     char at[32], *big = calloc(1, 100000);
 
     (void)state;
@@ -165,7 +165,7 @@ static void test_nonsense(void **state)
     guest_come(&g[0]);
     weir_meet_seal(&j, WEIR_MEET_JOIN, sizeof j); /* without an address */
     intrude(at, &j, sizeof j, 1);
-    snprintf(j.seat.at, sizeof j.seat.at, "ipc:///tmp/elsewhere");
+    snprintf(j.entry.at, sizeof j.entry.at, "ipc:///tmp/elsewhere");
     weir_meet_seal(&j, WEIR_MEET_JOIN, sizeof j);
     intrude(at, &j, sizeof j, 1);
     intrude(at, &j, sizeof j, 3);
@@ -188,9 +188,9 @@ static weir_err exchange(weir_net *n, void *arg)
 
     (void)arg;
     for (uint32_t step = 0;; step++) {
-        weir_op ops[2], *p[] = {&ops[0], &ops[1]};
+        weir_net_op ops[2], *p[] = {&ops[0], &ops[1]};
         weir_net_phase(n, WEIR_PHASE_EXCHANGE, step);
-        weir_net_recv(n, (me + size - 1) % size, guest_tag(step), WEIR_EXACT, in, sizeof in,
+        weir_net_recv(n, (me + size - 1) % size, guest_tag(step), WEIR_TAG_EXACT, in, sizeof in,
                       &ops[0]);
         weir_net_send(n, (me + 1) % size, guest_tag(step), out, sizeof out, &ops[1]);
         weir_err err = weir_net_wait_all(n, ops, 2, 0);
@@ -203,7 +203,7 @@ static weir_err exchange(weir_net *n, void *arg)
 
 static int be_rank(char **argv)
 {
-    weir_place place;
+    weir_rank_info place;
     weir_err err;
 
     setvbuf(stdout, NULL, _IOLBF, 0);

@@ -39,15 +39,15 @@ static void put(const void *bytes, size_t n)
     assert_int_equal(fclose(f), 0);
 }
 
-static void write_list(weir_st_list *l, char sum[WEIR_ST_SUM])
+static void write_list(weir_safetensors_list *l, char sum[WEIR_SAFETENSORS_SUM])
 {
     struct stat st;
     uint64_t bytes;
     weir_file *f;
 
-    assert_int_equal(weir_st_list_seal(l, sum, &bytes), WEIR_OK);
+    assert_int_equal(weir_safetensors_list_seal(l, sum, &bytes), WEIR_OK);
     assert_int_equal(weir_file_create(path, &f), WEIR_OK);
-    assert_int_equal(weir_st_write(l, f), WEIR_OK);
+    assert_int_equal(weir_safetensors_write(l, f), WEIR_OK);
     assert_int_equal(weir_file_commit(f), WEIR_OK);
     assert_int_equal(stat(path, &st), 0);
     assert_int_equal((uint64_t)st.st_size, bytes);
@@ -56,36 +56,42 @@ static void write_list(weir_st_list *l, char sum[WEIR_ST_SUM])
 static const float f32[6] = {1, -2.5f, 3, 4, 5, -0.0f};
 static const uint64_t u64[2] = {7, UINT64_MAX};
 static const unsigned char u8[3] = {9, 8, 255};
-static const weir_st_tensor weight = {.name = "fc.weight",
-                                      .type = WEIR_ST_F32,
-                                      .dims = 2,
-                                      .dim = {2, 3}};
-static const weir_st_tensor steps = {.name = "steps", .type = WEIR_ST_U64, .dims = 1, .dim = {2}};
-static const weir_st_tensor raw = {.name = "raw \"\xc3\xa9\"",
-                                   .type = WEIR_ST_U8,
-                                   .dims = 1,
-                                   .dim = {3}};
-static const weir_st_tensor none = {.name = "none", .type = WEIR_ST_F32, .dims = 2, .dim = {0, 4}};
-static const weir_st_tensor one = {.name = "one", .type = WEIR_ST_F32};
+static const weir_safetensors_tensor weight = {.name = "fc.weight",
+                                               .type = WEIR_SAFETENSORS_F32,
+                                               .dims = 2,
+                                               .dim = {2, 3}};
+static const weir_safetensors_tensor steps = {.name = "steps",
+                                              .type = WEIR_SAFETENSORS_U64,
+                                              .dims = 1,
+                                              .dim = {2}};
+static const weir_safetensors_tensor raw = {.name = "raw \"\xc3\xa9\"",
+                                            .type = WEIR_SAFETENSORS_U8,
+                                            .dims = 1,
+                                            .dim = {3}};
+static const weir_safetensors_tensor none = {.name = "none",
+                                             .type = WEIR_SAFETENSORS_F32,
+                                             .dims = 2,
+                                             .dim = {0, 4}};
+static const weir_safetensors_tensor one = {.name = "one", .type = WEIR_SAFETENSORS_F32};
 
-static weir_st_list *sample(weir_arena *a)
+static weir_safetensors_list *sample(weir_arena *a)
 {
-    weir_st_list *l = weir_st_list_new(a);
+    weir_safetensors_list *l = weir_safetensors_list_new(a);
 
-    assert_int_equal(weir_st_list_text(l, "note", "a \"quoted\"\nline"), WEIR_OK);
-    assert_int_equal(weir_st_list_add(l, &raw, 0, u8, 3), WEIR_OK);
-    assert_int_equal(weir_st_list_add(l, &weight, 12, f32 + 3, 12), WEIR_OK);
-    assert_int_equal(weir_st_list_add(l, &one, 0, f32, 4), WEIR_OK);
-    assert_int_equal(weir_st_list_add(l, &steps, 0, u64, 16), WEIR_OK);
-    assert_int_equal(weir_st_list_add(l, &none, 0, NULL, 0), WEIR_OK);
-    assert_int_equal(weir_st_list_add(l, &weight, 0, f32, 12), WEIR_OK);
+    assert_int_equal(weir_safetensors_list_text(l, "note", "a \"quoted\"\nline"), WEIR_OK);
+    assert_int_equal(weir_safetensors_list_add(l, &raw, 0, u8, 3), WEIR_OK);
+    assert_int_equal(weir_safetensors_list_add(l, &weight, 12, f32 + 3, 12), WEIR_OK);
+    assert_int_equal(weir_safetensors_list_add(l, &one, 0, f32, 4), WEIR_OK);
+    assert_int_equal(weir_safetensors_list_add(l, &steps, 0, u64, 16), WEIR_OK);
+    assert_int_equal(weir_safetensors_list_add(l, &none, 0, NULL, 0), WEIR_OK);
+    assert_int_equal(weir_safetensors_list_add(l, &weight, 0, f32, 12), WEIR_OK);
     return l;
 }
 
-static void check_array(const weir_st *st, const weir_st_tensor *like, const void *data,
-                        size_t bytes)
+static void check_array(const weir_safetensors *st, const weir_safetensors_tensor *like,
+                        const void *data, size_t bytes)
 {
-    const weir_st_tensor *t = weir_st_find(st, like->name);
+    const weir_safetensors_tensor *t = weir_safetensors_find(st, like->name);
     char got[64];
 
     assert_non_null(t);
@@ -93,37 +99,37 @@ static void check_array(const weir_st *st, const weir_st_tensor *like, const voi
     assert_int_equal(t->dims, like->dims);
     assert_memory_equal(t->dim, like->dim, sizeof t->dim);
     assert_int_equal(t->bytes, bytes);
-    assert_int_equal(t->at % weir_st_type_size(t->type), 0);
-    assert_int_equal(weir_st_read(st, t, 0, got, bytes), WEIR_OK);
+    assert_int_equal(t->at % weir_safetensors_type_size(t->type), 0);
+    assert_int_equal(weir_safetensors_read(st, t, 0, got, bytes), WEIR_OK);
     if (bytes)
         assert_memory_equal(got, data, bytes);
-    assert_int_equal(weir_st_read(st, t, bytes, got, 1), WEIR_DAMAGED);
+    assert_int_equal(weir_safetensors_read(st, t, bytes, got, 1), WEIR_DAMAGED);
 }
 
 static void round_trip(void **state)
 {
     weir_arena *a = weir_arena_new();
-    char sum[WEIR_ST_SUM];
+    char sum[WEIR_SAFETENSORS_SUM];
     size_t count;
-    weir_st *st;
+    weir_safetensors *st;
 
     (void)state;
     write_list(sample(a), sum);
-    assert_int_equal(weir_st_open(path, &st), WEIR_OK);
-    assert_int_equal(weir_st_check(st), WEIR_OK);
-    assert_string_equal(weir_st_sum(st), sum);
-    assert_string_equal(weir_st_text(st, "note"), "a \"quoted\"\nline");
-    assert_string_equal(weir_st_text(st, "weir.format"), "1");
-    assert_null(weir_st_text(st, "other"));
-    assert_null(weir_st_find(st, "other"));
-    weir_st_tensors(st, &count);
+    assert_int_equal(weir_safetensors_open(path, &st), WEIR_OK);
+    assert_int_equal(weir_safetensors_check(st), WEIR_OK);
+    assert_string_equal(weir_safetensors_sum(st), sum);
+    assert_string_equal(weir_safetensors_text(st, "note"), "a \"quoted\"\nline");
+    assert_string_equal(weir_safetensors_text(st, "weir.format"), "1");
+    assert_null(weir_safetensors_text(st, "other"));
+    assert_null(weir_safetensors_find(st, "other"));
+    weir_safetensors_tensors(st, &count);
     assert_int_equal(count, 5);
     check_array(st, &weight, f32, 24);
     check_array(st, &steps, u64, 16);
     check_array(st, &raw, u8, 3);
     check_array(st, &none, NULL, 0);
     check_array(st, &one, f32, 4);
-    weir_st_close(st);
+    weir_safetensors_close(st);
     weir_arena_free(a);
 }
 
@@ -149,7 +155,7 @@ static void python_reads_it(void **state)
         "assert h['steps']['dtype'] == 'U64' and get('steps', '2Q') == (7, 2**64 - 1)\n"
         "assert h['one']['shape'] == [] and h['none']['shape'] == [0, 4]\n";
     weir_arena *a = weir_arena_new();
-    char sum[WEIR_ST_SUM], command[256];
+    char sum[WEIR_SAFETENSORS_SUM], command[256];
     FILE *p;
 
     (void)state;
@@ -167,28 +173,33 @@ static void python_reads_it(void **state)
 /* More than a block of data: the checksum does not depend on the pieces it comes in. */
 static void pieces_do_not_matter(void **state)
 {
-    size_t n = 3 * WEIR_ST_BLOCK + 40, cuts[] = {0, 4, WEIR_ST_BLOCK - 4, 2 * WEIR_ST_BLOCK + 8, n};
+    size_t n = 3 * WEIR_SAFETENSORS_BLOCK + 40,
+           cuts[] = {0, 4, WEIR_SAFETENSORS_BLOCK - 4, 2 * WEIR_SAFETENSORS_BLOCK + 8, n};
     unsigned char *data = malloc(n);
-    weir_st_tensor like = {.name = "x", .type = WEIR_ST_U8, .dims = 1, .dim = {(int64_t)n}};
+    weir_safetensors_tensor like = {.name = "x",
+                                    .type = WEIR_SAFETENSORS_U8,
+                                    .dims = 1,
+                                    .dim = {(int64_t)n}};
     weir_arena *a = weir_arena_new();
-    weir_st_list *whole = weir_st_list_new(a), *cut = weir_st_list_new(a);
-    char sum[WEIR_ST_SUM], again[WEIR_ST_SUM];
-    weir_st *st;
+    weir_safetensors_list *whole = weir_safetensors_list_new(a),
+                          *cut = weir_safetensors_list_new(a);
+    char sum[WEIR_SAFETENSORS_SUM], again[WEIR_SAFETENSORS_SUM];
+    weir_safetensors *st;
 
     (void)state;
     for (size_t i = 0; i < n; i++)
         data[i] = (unsigned char)(i * 31 >> 5);
-    assert_int_equal(weir_st_list_add(whole, &like, 0, data, n), WEIR_OK);
+    assert_int_equal(weir_safetensors_list_add(whole, &like, 0, data, n), WEIR_OK);
     for (int i = 3; i >= 0; i--)
-        assert_int_equal(weir_st_list_add(cut, &like, cuts[i], data + cuts[i],
-                                          cuts[i + 1] - cuts[i]),
+        assert_int_equal(weir_safetensors_list_add(cut, &like, cuts[i], data + cuts[i],
+                                                   cuts[i + 1] - cuts[i]),
                          WEIR_OK);
     write_list(whole, sum);
     write_list(cut, again);
     assert_string_equal(sum, again);
-    assert_int_equal(weir_st_open(path, &st), WEIR_OK);
-    assert_int_equal(weir_st_check(st), WEIR_OK);
-    weir_st_close(st);
+    assert_int_equal(weir_safetensors_open(path, &st), WEIR_OK);
+    assert_int_equal(weir_safetensors_check(st), WEIR_OK);
+    weir_safetensors_close(st);
     weir_arena_free(a);
     free(data);
 }
@@ -196,28 +207,29 @@ static void pieces_do_not_matter(void **state)
 static void bad_lists_are_refused(void **state)
 {
     weir_arena *a = weir_arena_new();
-    weir_st_list *l = weir_st_list_new(a);
-    weir_st_tensor other = weight, odd = weight;
-    char sum[WEIR_ST_SUM];
+    weir_safetensors_list *l = weir_safetensors_list_new(a);
+    weir_safetensors_tensor other = weight, odd = weight;
+    char sum[WEIR_SAFETENSORS_SUM];
     uint64_t bytes;
 
     (void)state;
     other.dim[0] = 3, other.dim[1] = 2;
-    assert_int_equal(weir_st_list_add(l, &weight, 0, f32, 8), WEIR_OK);
-    assert_int_equal(weir_st_list_add(l, &other, 8, f32, 16), WEIR_FAILED);
-    assert_int_equal(weir_st_list_add(l, &weight, 20, f32, 8), WEIR_FAILED);
-    assert_int_equal(weir_st_list_seal(l, sum, &bytes), WEIR_FAILED); /* the end is missing */
-    assert_int_equal(weir_st_list_add(l, &weight, 12, f32, 12), WEIR_OK);
-    assert_int_equal(weir_st_list_seal(l, sum, &bytes), WEIR_FAILED); /* a hole */
-    assert_int_equal(weir_st_list_add(l, &weight, 4, f32, 8), WEIR_OK);
-    assert_int_equal(weir_st_list_seal(l, sum, &bytes), WEIR_FAILED); /* an overlap */
+    assert_int_equal(weir_safetensors_list_add(l, &weight, 0, f32, 8), WEIR_OK);
+    assert_int_equal(weir_safetensors_list_add(l, &other, 8, f32, 16), WEIR_FAILED);
+    assert_int_equal(weir_safetensors_list_add(l, &weight, 20, f32, 8), WEIR_FAILED);
+    assert_int_equal(weir_safetensors_list_seal(l, sum, &bytes),
+                     WEIR_FAILED); /* the end is missing */
+    assert_int_equal(weir_safetensors_list_add(l, &weight, 12, f32, 12), WEIR_OK);
+    assert_int_equal(weir_safetensors_list_seal(l, sum, &bytes), WEIR_FAILED); /* a hole */
+    assert_int_equal(weir_safetensors_list_add(l, &weight, 4, f32, 8), WEIR_OK);
+    assert_int_equal(weir_safetensors_list_seal(l, sum, &bytes), WEIR_FAILED); /* an overlap */
     assert_non_null(strstr(weir_why_text(), "fc.weight"));
     odd.name = "__metadata__";
-    assert_int_equal(weir_st_list_add(l, &odd, 0, f32, 24), WEIR_FAILED);
+    assert_int_equal(weir_safetensors_list_add(l, &odd, 0, f32, 24), WEIR_FAILED);
     odd.name = "two\nlines";
-    assert_int_equal(weir_st_list_add(l, &odd, 0, f32, 24), WEIR_FAILED);
+    assert_int_equal(weir_safetensors_list_add(l, &odd, 0, f32, 24), WEIR_FAILED);
     odd.name = "big", odd.dim[0] = odd.dim[1] = INT64_MAX;
-    assert_int_equal(weir_st_list_add(l, &odd, 0, f32, 24), WEIR_FAILED);
+    assert_int_equal(weir_safetensors_list_add(l, &odd, 0, f32, 24), WEIR_FAILED);
     weir_arena_free(a);
 }
 
@@ -236,21 +248,21 @@ static size_t make(char *to, const char *header, size_t data)
 static void foreign_files_open(void **state)
 {
     char bytes[512];
-    weir_st *st;
+    weir_safetensors *st;
 
     (void)state;
     put(bytes, make(bytes,
                     "{\"b\":{\"shape\":[2],\"dtype\":\"F64\",\"data_offsets\":[8,24]},"
                     "\"a\":{\"dtype\":\"I64\",\"shape\":[],\"data_offsets\":[0,8]}}",
                     24));
-    assert_int_equal(weir_st_open(path, &st), WEIR_OK);
-    assert_int_equal(weir_st_find(st, "a")->at, 0);
-    assert_int_equal(weir_st_check(st), WEIR_DAMAGED); /* nobody vouches for it */
-    assert_string_equal(weir_st_sum(st), "");
-    weir_st_close(st);
+    assert_int_equal(weir_safetensors_open(path, &st), WEIR_OK);
+    assert_int_equal(weir_safetensors_find(st, "a")->at, 0);
+    assert_int_equal(weir_safetensors_check(st), WEIR_DAMAGED); /* nobody vouches for it */
+    assert_string_equal(weir_safetensors_sum(st), "");
+    weir_safetensors_close(st);
     put(bytes, make(bytes, "{}", 0));
-    assert_int_equal(weir_st_open(path, &st), WEIR_OK);
-    weir_st_close(st);
+    assert_int_equal(weir_safetensors_open(path, &st), WEIR_OK);
+    weir_safetensors_close(st);
 }
 
 static const struct {
@@ -298,39 +310,39 @@ static const struct {
 static void hostile_headers_are_refused(void **state)
 {
     char bytes[512];
-    weir_st *st;
+    weir_safetensors *st;
 
     (void)state;
     for (size_t i = 0; i < sizeof hostile / sizeof hostile[0]; i++) {
         size_t n = make(bytes, hostile[i].header, hostile[i].data);
         put(bytes, n);
-        if (weir_st_open(path, &st) != WEIR_DAMAGED)
+        if (weir_safetensors_open(path, &st) != WEIR_DAMAGED)
             fail_msg("%s was not refused", hostile[i].header);
         assert_non_null(strstr(weir_why_text(), path));
-        assert_int_equal(weir_st_parse(bytes, n, n, "memory", &st), WEIR_DAMAGED);
+        assert_int_equal(weir_safetensors_parse(bytes, n, n, "memory", &st), WEIR_DAMAGED);
     }
 }
 
 static void hostile_lengths_are_refused(void **state)
 {
     static const uint64_t lengths[] = {
-        0, 1, 3, 100, WEIR_ST_HEADER_MAX, UINT64_MAX, UINT64_MAX - 7, 1ull << 63};
+        0, 1, 3, 100, WEIR_SAFETENSORS_HEADER_MAX, UINT64_MAX, UINT64_MAX - 7, 1ull << 63};
     char bytes[10] = "........{}";
-    weir_st *st;
+    weir_safetensors *st;
 
     (void)state;
     for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
         memcpy(bytes, &lengths[i], 8);
         put(bytes, sizeof bytes);
-        assert_int_equal(weir_st_open(path, &st), WEIR_DAMAGED);
+        assert_int_equal(weir_safetensors_open(path, &st), WEIR_DAMAGED);
     }
     for (size_t n = 0; n < 10; n++) {
         put(bytes, n);
-        assert_int_equal(weir_st_open(path, &st), WEIR_DAMAGED);
+        assert_int_equal(weir_safetensors_open(path, &st), WEIR_DAMAGED);
     }
-    assert_int_equal(weir_st_open("/nowhere/x", &st), WEIR_DAMAGED);
-    assert_int_equal(weir_st_open("/tmp", &st), WEIR_DAMAGED);
-    assert_int_equal(weir_st_open("/dev/zero", &st), WEIR_DAMAGED);
+    assert_int_equal(weir_safetensors_open("/nowhere/x", &st), WEIR_DAMAGED);
+    assert_int_equal(weir_safetensors_open("/tmp", &st), WEIR_DAMAGED);
+    assert_int_equal(weir_safetensors_open("/dev/zero", &st), WEIR_DAMAGED);
 }
 
 int main(void)

@@ -251,11 +251,11 @@ static void hostile_numbers_are_refused(void **state)
         int32_t good = r.token[5];
         rig_forward(&r);
         r.token[5] = bad[i];
-        assert_int_equal(weir_stage_run(&r.plan->stage[0], WEIR_FORWARD), WEIR_INVALID);
+        assert_int_equal(weir_layer_steps_run(&r.plan->stage[0], WEIR_LAYER_FORWARD), WEIR_INVALID);
         assert_non_null(strstr(weir_why_text(), "place 5"));
         r.token[5] = good;
         r.label[4] = bad[i];
-        assert_int_equal(weir_stage_run(&r.plan->stage[1], WEIR_FORWARD), WEIR_INVALID);
+        assert_int_equal(weir_layer_steps_run(&r.plan->stage[1], WEIR_LAYER_FORWARD), WEIR_INVALID);
         r.label[4] = 0;
     }
     rig_close(&r);
@@ -312,7 +312,7 @@ static void squares_are_turned(void **state)
     hash_fill(x, WEIR_UNIT * 48, 5, 1);
     for (int v = 0; weir_kernels_all()[v]; v++)
         for (int64_t n = WEIR_UNIT; n <= 48; n += WEIR_UNIT) {
-            weir_kernels_all()[v]->turn(y, x, n);
+            weir_kernels_all()[v]->transpose(y, x, n);
             for (int64_t i = 0; i < n; i++)
                 for (int64_t j = 0; j < WEIR_UNIT; j++)
                     assert_true(y[i * WEIR_UNIT + j] == x[j * n + i]);

@@ -36,8 +36,8 @@ static weir_err try_sums(room *r, const shm_kind *k, size_t n, int where)
     WEIR_TRY(shm_check(k, buf, 0, n, p, "all-reduce", place_name[where]));
     shm_fill(k, buf, n, me);
     WEIR_TRY(weir_reduce_scatter(&r->use, &r->g, buf, n, k->sum));
-    return shm_check(k, buf, weir_cut(n, p, me), weir_cut(n, p, me + 1), p, "reduce-scatter",
-                     place_name[where]);
+    return shm_check(k, buf, weir_coll_cut(n, p, me), weir_coll_cut(n, p, me + 1), p,
+                     "reduce-scatter", place_name[where]);
 }
 
 static char letter(int rank, size_t i) { return (char)(i * 31 + (size_t)rank * 7 + 1); }
@@ -258,7 +258,7 @@ static weir_err serve(void *arg)
 static weir_err served_rank(weir_net *n, void *arg)
 {
     weir_arena *a = weir_arena_new();
-    weir_fibre_task *t = NULL;
+    weir_net_task *t = NULL;
     room r;
     weir_err err = room_open(n, "shm", 65536, a, &r);
 

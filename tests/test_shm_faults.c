@@ -194,7 +194,7 @@ static weir_err endless_rank(weir_net *n, void *arg)
 
 static int rank_main(char **argv)
 {
-    weir_place place;
+    weir_rank_info place;
     weir_err err;
 
     ranks_place(&place, atoi(argv[0]), atoi(argv[1]), argv[2], atof(argv[3]));

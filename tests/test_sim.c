@@ -39,13 +39,13 @@ typedef struct streams {
 static weir_err flow(weir_net *n, void *arg)
 {
     streams *all = arg;
-    weir_op *ops = calloc(8, sizeof *ops), *p[8] = {0};
+    weir_net_op *ops = calloc(8, sizeof *ops), *p[8] = {0};
     int which, left = 0;
 
     for (int i = 0; i < all->count; i++) {
         stream *s = &all->s[i];
         if (s->to == weir_net_rank(n))
-            weir_net_recv(n, s->from, tag(0, (uint32_t)i), WEIR_EXACT, NULL, 0, p[i] = &ops[i]),
+            weir_net_recv(n, s->from, tag(0, (uint32_t)i), WEIR_TAG_EXACT, NULL, 0, p[i] = &ops[i]),
                 left++;
         if (s->from == weir_net_rank(n))
             weir_net_send(n, s->to, tag(0, (uint32_t)i), NULL, s->len, p[4 + i] = &ops[4 + i]),
@@ -188,7 +188,7 @@ static weir_err reduce(weir_net *n, void *arg)
 
 static weir_err run_sim(const char *spec, weir_err (*fn)(weir_net *, void *), void *arg)
 {
-    weir_place place;
+    weir_rank_info place;
 
     ranks_place(&place, 0, 1, "", 30);
     return weir_net_run(spec, &place, fn, arg);
@@ -245,13 +245,13 @@ static weir_err push_and_serve(weir_net *n, void *arg)
     double at[3] = {0};
 
     for (int k = 0; k < 40; k++) {
-        weir_op in, out, *p = &in;
+        weir_net_op in, out, *p = &in;
         int which;
         WEIR_TRY(weir_net_spend(n, weir_net_cost(n, 1e-3)));
         x = 1.0f / (float)(1 + k * weir_net_rank(n));
         weir_net_send(n, (weir_net_rank(n) + 1 + k) % weir_net_size(n),
                       weir_tag(WEIR_CHANNEL_SERVE, 0, 0), &x, sizeof x, &out);
-        weir_net_recv(n, WEIR_ANY, weir_tag(WEIR_CHANNEL_SERVE, 0, 0), WEIR_WHOLE_CHANNEL, &x,
+        weir_net_recv(n, WEIR_ANY, weir_tag(WEIR_CHANNEL_SERVE, 0, 0), WEIR_TAG_CHANNEL, &x,
                       sizeof x, &in);
         WEIR_TRY(weir_net_wait(n, &p, 1, 0, &which));
         sum = sum * 0.75f + x * (float)(1 + in.peer);

@@ -34,7 +34,7 @@ enum { LONGEST = 100000 };
 static weir_err turn_of(weir_net *n, uint32_t turn, unsigned char *memory)
 {
     const size_t lengths[] = {16, 5000, LONGEST};
-    weir_op *ops = calloc(2 * RANKS_MAX, sizeof *ops), *p[2 * RANKS_MAX];
+    weir_net_op *ops = calloc(2 * RANKS_MAX, sizeof *ops), *p[2 * RANKS_MAX];
     size_t len = lengths[turn % 3];
     int count = 0;
     weir_err err;
@@ -43,7 +43,7 @@ static weir_err turn_of(weir_net *n, uint32_t turn, unsigned char *memory)
     law_fill(memory, len, turn + (unsigned)weir_net_rank(n));
     for (int q = 0; q < weir_net_size(n); q++)
         if (q != weir_net_rank(n)) {
-            weir_net_recv(n, q, tag(turn, 0), WEIR_EXACT, memory + (size_t)(q + 1) * LONGEST,
+            weir_net_recv(n, q, tag(turn, 0), WEIR_TAG_EXACT, memory + (size_t)(q + 1) * LONGEST,
                           LONGEST, &ops[count++]);
             weir_net_send(n, q, tag(turn, 0), memory, len, &ops[count++]);
         }
@@ -190,14 +190,14 @@ static void test_pause(void **state)
 static weir_err works(weir_net *n, void *arg)
 {
     double *at = (double *)arg + 3 * weir_net_rank(n);
-    weir_op o, *p = &o;
+    weir_net_op o, *p = &o;
     int which;
 
     for (int i = 0; i < 2; i++) {
         WEIR_TRY(weir_net_spend(n, 10));
         at[i] = weir_net_now(n);
     }
-    weir_net_recv(n, weir_net_rank(n), tag(0, 0), WEIR_EXACT, NULL, 0, &o);
+    weir_net_recv(n, weir_net_rank(n), tag(0, 0), WEIR_TAG_EXACT, NULL, 0, &o);
     CHECK(weir_net_wait(n, &p, 1, 100, &which) == WEIR_LATE);
     weir_net_cancel(n, &p, 1);
     at[2] = weir_net_now(n);
@@ -413,7 +413,7 @@ static void test_refused(void **state)
         "sim:pause=1@2+", "sim:cut=1@2",         "sim:cut=1-1@2", "sim:slow=1",
         "sim:slow=9x2",   "sim:slow=1x-2",       "sim:drop=1",    "sim:draw=uniform",
         "sim:kill=1@1/",  "sim:slow=1x2,oops=3"};
-    weir_place place;
+    weir_rank_info place;
     weir_net_facts facts;
 
     (void)state;

@@ -1,7 +1,7 @@
 /* test_text.c - text and tokens: streams and windows, vocabularies, and files that are none; the
  * plan's laws for streams. */
 #include "data/loader.h"
-#include "data/words.h"
+#include "data/vocab.h"
 #include <stdlib.h>
 #include <string.h>
 #include "help_idx.h"
@@ -32,7 +32,7 @@ static void check_part(const weir_data_use *use, int part, int from, int tokens)
 
     assert_int_equal(per, (each - 1) / length);
     for (uint64_t i = 0; i < use->facts.count[part]; i++) {
-        weir_batch b = idx_get(use, (weir_part)part, i, 1, 0);
+        weir_data_batch b = idx_get(use, (weir_data_part)part, i, 1, 0);
         int first = from + (int)(i / per) * each + (int)(i % per) * length;
         for (int k = 0; k < length; k++) {
             assert_int_equal(b.token[k], first + k);
@@ -54,19 +54,19 @@ static void streams_are_contiguous_and_apart(void **unused)
     for (int i = 0; i < 5; i++) {
         int64_t wanted = batches[i] ? batches[i] : 1;
         assert_int_equal(idx_open("tokens:%s,length=10", batches[i], &use), WEIR_OK);
-        assert_true(use.facts.tokens_in && use.facts.target == WEIR_TOKENS && use.facts.dims == 1 &&
-                    use.facts.dim[0] == 10);
+        assert_true(use.facts.tokens_in && use.facts.target == WEIR_TARGET_TOKENS &&
+                    use.facts.dims == 1 && use.facts.dim[0] == 10);
         assert_true(use.facts.classes == 1098 && use.facts.value_scale == 1);
-        assert_int_equal(use.facts.streams[WEIR_TRAIN], wanted);
+        assert_int_equal(use.facts.streams[WEIR_DATA_TRAIN], wanted);
         /* 97 tokens give 8 streams of 11 at most */
-        assert_int_equal(use.facts.streams[WEIR_TEST], wanted < 8 ? wanted : 8);
-        check_part(&use, WEIR_TRAIN, 0, 1001);
-        check_part(&use, WEIR_TEST, 1001, 97);
+        assert_int_equal(use.facts.streams[WEIR_DATA_TEST], wanted < 8 ? wanted : 8);
+        check_part(&use, WEIR_DATA_TRAIN, 0, 1001);
+        check_part(&use, WEIR_DATA_TEST, 1001, 97);
         weir_data_close(&use);
     }
     /* 1001 / 91 = 11: one window each */
     assert_int_equal(idx_open("tokens:%s,length=10", 91, &use), WEIR_OK);
-    assert_int_equal(use.facts.count[WEIR_TRAIN], 91);
+    assert_int_equal(use.facts.count[WEIR_DATA_TRAIN], 91);
     weir_data_close(&use);
     assert_int_equal(idx_open("tokens:%s,length=10", 92, &use), WEIR_MISFIT);
     assert_non_null(strstr(weir_why_text(), "92 streams of length=10 and a token more need 1012"));
@@ -80,25 +80,25 @@ static void the_plan_reads_streams_in_order(void **unused)
     (void)unused;
 
     for (int i = 0; i < 8; i++) {
-        weir_plan p = {.seed = 3,
-                       .count = 4 * 9,
-                       .batch = 4,
-                       .streams = 4,
-                       .size = sizes[i / 2],
-                       .micro = micros[i % 2]};
+        weir_sample_plan p = {.seed = 3,
+                              .count = 4 * 9,
+                              .batch = 4,
+                              .streams = 4,
+                              .size = sizes[i / 2],
+                              .micro = micros[i % 2]};
         int met[4 * 9] = {0};
-        assert_int_equal(weir_plan_check(&p), WEIR_OK);
-        assert_int_equal(weir_plan_epoch_steps(&p), 9);
+        assert_int_equal(weir_sample_plan_check(&p), WEIR_OK);
+        assert_int_equal(weir_sample_plan_epoch_steps(&p), 9);
         for (uint64_t step = 0; step < 18; step++) {
             weir_cursor at = weir_plan_at(&p, step);
-            assert_int_equal(weir_plan_samples(&p, at), 4);
+            assert_int_equal(weir_sample_plan_samples(&p, at), 4);
             for (p.rank = 0; p.rank < p.size; p.rank++)
                 for (int m = 0; m < p.micro; m++) {
                     uint64_t first;
                     int n;
-                    weir_plan_share(&p, at, m, &first, &n);
+                    weir_sample_plan_slice(&p, at, m, &first, &n);
                     for (int k = 0; k < n; k++) {
-                        uint64_t index = weir_plan_index(&p, at, first + (uint64_t)k);
+                        uint64_t index = weir_sample_plan_index(&p, at, first + (uint64_t)k);
                         assert_int_equal(index, (first + (uint64_t)k) * 9 + step % 9);
                         met[index]++;
                     }
@@ -108,12 +108,12 @@ static void the_plan_reads_streams_in_order(void **unused)
         for (int k = 0; k < 4 * 9; k++)
             assert_int_equal(met[k], 2);
     }
-    assert_int_not_equal(
-        weir_plan_check(&(weir_plan){.count = 36, .batch = 5, .streams = 4, .size = 1, .micro = 1}),
-        WEIR_OK);
-    assert_int_not_equal(
-        weir_plan_check(&(weir_plan){.count = 37, .batch = 4, .streams = 4, .size = 1, .micro = 1}),
-        WEIR_OK);
+    assert_int_not_equal(weir_sample_plan_check(&(weir_sample_plan){
+                             .count = 36, .batch = 5, .streams = 4, .size = 1, .micro = 1}),
+                         WEIR_OK);
+    assert_int_not_equal(weir_sample_plan_check(&(weir_sample_plan){
+                             .count = 37, .batch = 4, .streams = 4, .size = 1, .micro = 1}),
+                         WEIR_OK);
 }
 
 /* The loader hands every worker its streams, each going on where it was. */
@@ -125,25 +125,25 @@ static void the_loader_follows_the_streams(void **unused)
     write_ramp("train.bin", 0, 1001);
     write_ramp("val.bin", 0, 100);
     assert_int_equal(idx_open("tokens:%s,length=10", 5, &use), WEIR_OK);
-    weir_plan p = {.seed = 3,
-                   .count = use.facts.count[WEIR_TRAIN],
-                   .batch = 5,
-                   .streams = 5,
-                   .size = 2,
-                   .micro = 1};
+    weir_sample_plan p = {.seed = 3,
+                          .count = use.facts.count[WEIR_DATA_TRAIN],
+                          .batch = 5,
+                          .streams = 5,
+                          .size = 2,
+                          .micro = 1};
     for (p.rank = 0; p.rank < 2; p.rank++) {
-        const weir_batch *b;
+        const weir_data_batch *b;
         weir_loader *l;
         int32_t next[3] = {0};
         weir_loader_from from = {.at = weir_plan_at(&p, 0)};
         assert_int_equal(weir_loader_open(weir_rt_threads(), &use, &p, from, 2, &l), WEIR_OK);
-        for (uint64_t step = 0; step < 2 * weir_plan_epoch_steps(&p); step++) {
+        for (uint64_t step = 0; step < 2 * weir_sample_plan_epoch_steps(&p); step++) {
             assert_int_equal(weir_loader_next(l, &b), WEIR_OK);
             assert_int_equal(b->n, p.rank ? 2 : 3);
             for (int i = 0; i < b->n; i++) {
                 int32_t begin = (p.rank * 3 + i) * 200;
                 assert_int_equal(b->token[i * 10],
-                                 step % weir_plan_epoch_steps(&p) ? next[i] : begin);
+                                 step % weir_sample_plan_epoch_steps(&p) ? next[i] : begin);
                 next[i] = b->label[i * 10 + 9];
             }
         }
@@ -184,18 +184,18 @@ static void token_files_of_every_kind(void **unused)
     write_llmc("a.bin", 20240520, 1, 1000, 2, 0);
     assert_int_equal(idx_open("tokens:%s/a.bin,length=8", 2, &use), WEIR_OK);
     assert_int_equal(use.facts.classes, 256 + 251);
-    assert_int_equal(use.facts.count[WEIR_TRAIN], 2 * (449 / 8)); /* 900 of 1000 */
-    assert_int_equal(use.facts.count[WEIR_TEST], 2 * (49 / 8));
-    weir_batch b = idx_get(&use, WEIR_TRAIN, 0, 1, 0);
+    assert_int_equal(use.facts.count[WEIR_DATA_TRAIN], 2 * (449 / 8)); /* 900 of 1000 */
+    assert_int_equal(use.facts.count[WEIR_DATA_TEST], 2 * (49 / 8));
+    weir_data_batch b = idx_get(&use, WEIR_DATA_TRAIN, 0, 1, 0);
     assert_true(b.token[0] == 256 && b.token[1] == 257 && b.label[7] == 264);
-    b = idx_get(&use, WEIR_TEST, 0, 1, 0);
+    b = idx_get(&use, WEIR_DATA_TEST, 0, 1, 0);
     assert_int_equal(b.token[0], 256 + 900 % 251);
     weir_data_close(&use);
     write_llmc("a.bin", 20240801, 7, 1000, 4, 0);
     idx_shell("gzip %s/a.bin");
     assert_int_equal(idx_open("tokens:%s/a.bin.gz,length=8,vocab=70000", 2, &use), WEIR_OK);
     assert_int_equal(use.facts.classes, 70000);
-    b = idx_get(&use, WEIR_TRAIN, 0, 1, 0);
+    b = idx_get(&use, WEIR_DATA_TRAIN, 0, 1, 0);
     assert_true(b.token[0] == 65536 && b.label[0] == 65537);
     weir_data_close(&use);
 }
@@ -236,9 +236,9 @@ static void damaged_token_files_are_refused(void **unused)
 
 /* ---- text ---- */
 
-static void check_tokens(const weir_data_use *use, weir_part part, const char *expected)
+static void check_tokens(const weir_data_use *use, weir_data_part part, const char *expected)
 {
-    weir_batch b = idx_get(use, part, 0, 1, 0);
+    weir_data_batch b = idx_get(use, part, 0, 1, 0);
     char text[400] = "";
     size_t n = 0;
 
@@ -258,17 +258,17 @@ static void words_are_numbered_as_they_come(void **unused)
     idx_text("my.test.txt", "mat on dog the cat\n");
     assert_int_equal(idx_open("text:%s,length=5", 1, &use), WEIR_OK);
     assert_int_equal(use.facts.classes, 8); /* the cat sat <eos> on mat <unk> end */
-    check_tokens(&use, WEIR_TEST, "5 4 6 0 1 3");
+    check_tokens(&use, WEIR_DATA_TEST, "5 4 6 0 1 3");
     weir_data_close(&use);
     assert_int_equal(idx_open("text:%s,length=12", 1, &use), WEIR_MISFIT); /* test has 6 tokens */
     idx_shell("rm %s/my.test.txt");
     assert_int_equal(idx_open("text:%s,length=5", 1, &use), WEIR_OK);
-    check_tokens(&use, WEIR_TEST, "0 6 2 4 2 3");
-    check_tokens(&use, WEIR_TRAIN, "0 1 2 3 4 0");
+    check_tokens(&use, WEIR_DATA_TEST, "0 6 2 4 2 3");
+    check_tokens(&use, WEIR_DATA_TRAIN, "0 1 2 3 4 0");
     weir_data_close(&use);
     idx_text("my.test.txt", "the cat sat on the mat <eos> the end\n");
     assert_int_equal(idx_open("text:%s,length=9", 1, &use), WEIR_OK);
-    check_tokens(&use, WEIR_TRAIN, "0 1 2 3 4 0 5 3 3 0");
+    check_tokens(&use, WEIR_DATA_TRAIN, "0 1 2 3 4 0 5 3 3 0");
     weir_data_close(&use);
 }
 
@@ -286,11 +286,11 @@ static void which_files_are_meant(void **unused)
     idx_text(".train.txt.swp", "hidden");
     idx_shell("mkdir %s/train; gzip -k %s/ptb.train.txt");
     assert_int_equal(idx_open("text:%s,length=4", 1, &use), WEIR_OK);
-    check_tokens(&use, WEIR_TEST, "3 2 1 0 4");
+    check_tokens(&use, WEIR_DATA_TEST, "3 2 1 0 4");
     weir_data_close(&use);
     idx_shell("cd %s && rm ptb.train.txt && mv ptb.test.txt test && gzip test");
     assert_int_equal(idx_open("text:%s,length=4", 1, &use), WEIR_OK);
-    check_tokens(&use, WEIR_TEST, "3 2 1 0 4");
+    check_tokens(&use, WEIR_DATA_TEST, "3 2 1 0 4");
     weir_data_close(&use);
     idx_text("latest.train", train);
     idx_refused("text:%s,length=4", WEIR_INVALID, "latest.train and ptb.train.txt.gz",
@@ -314,25 +314,25 @@ static void unknown_units_become_unk(void **unused)
     idx_text("valid.txt", "x y z\n"); /* not a part where there is a test */
     idx_text("test.txt", "a b c d\n");
     assert_int_equal(idx_open("text:%s,length=4", 1, &use), WEIR_OK);
-    assert_true(use.facts.classes == 5 && use.facts.unknown[WEIR_TEST] == 0);
+    assert_true(use.facts.classes == 5 && use.facts.unknown[WEIR_DATA_TEST] == 0);
     weir_data_close(&use);
     idx_text("train.txt", "a b c d\na\n");
     idx_text("test.txt", "a x\nd y\n");
     assert_int_equal(idx_open("text:%s,length=5", 1, &use), WEIR_OK);
-    assert_true(use.facts.classes == 6 && use.facts.unknown[WEIR_TEST] == 2);
-    assert_int_equal(use.facts.unknown[WEIR_TRAIN], 0);
-    check_tokens(&use, WEIR_TEST, "0 5 4 3 5 4");
+    assert_true(use.facts.classes == 6 && use.facts.unknown[WEIR_DATA_TEST] == 2);
+    assert_int_equal(use.facts.unknown[WEIR_DATA_TRAIN], 0);
+    check_tokens(&use, WEIR_DATA_TEST, "0 5 4 3 5 4");
     weir_data_close(&use);
     idx_text("test.txt", "a\nb \xC3\xA9\xFF\n");
     assert_int_equal(idx_open("text:%s,unit=char,length=6", 1, &use), WEIR_OK);
-    assert_true(use.facts.classes == 7 && use.facts.unknown[WEIR_TEST] == 2);
-    check_tokens(&use, WEIR_TEST, "0 5 2 1 6 6 5"); /* a, blank, b, c, d, end, <unk> */
+    assert_true(use.facts.classes == 7 && use.facts.unknown[WEIR_DATA_TEST] == 2);
+    check_tokens(&use, WEIR_DATA_TEST, "0 5 2 1 6 6 5"); /* a, blank, b, c, d, end, <unk> */
     weir_data_close(&use);
     idx_text("train.txt", "a <unk> c d\n");
     idx_text("test.txt", "x a y c\n");
     assert_int_equal(idx_open("text:%s,length=4", 1, &use), WEIR_OK);
-    assert_true(use.facts.classes == 5 && use.facts.unknown[WEIR_TEST] == 2);
-    check_tokens(&use, WEIR_TEST, "1 0 1 2 4");
+    assert_true(use.facts.classes == 5 && use.facts.unknown[WEIR_DATA_TEST] == 2);
+    check_tokens(&use, WEIR_DATA_TEST, "1 0 1 2 4");
     weir_data_close(&use);
 }
 
@@ -365,21 +365,21 @@ static void characters_and_a_lone_file(void **unused)
                           "\xC3\xA9\nba");
     assert_int_equal(idx_open("text:%s/input.txt,unit=char,length=3", 1, &use), WEIR_OK);
     assert_int_equal(use.facts.classes, 4);
-    assert_int_equal(use.facts.count[WEIR_TRAIN], 35 / 3);
-    check_tokens(&use, WEIR_TRAIN, "0 1 2 3");
-    check_tokens(&use, WEIR_TEST, "3 2 1 0");
+    assert_int_equal(use.facts.count[WEIR_DATA_TRAIN], 35 / 3);
+    check_tokens(&use, WEIR_DATA_TRAIN, "0 1 2 3");
+    check_tokens(&use, WEIR_DATA_TEST, "3 2 1 0");
     weir_data_close(&use);
     /* 19 words and the end: 18 and 2 */
     idx_text("words.txt", "a b a b a b a b a b a b a b a b a b b");
     assert_int_equal(idx_open("text:%s/words.txt,length=1", 1, &use), WEIR_OK);
     assert_int_equal(use.facts.classes, 3);
-    check_tokens(&use, WEIR_TEST, "1 2");
+    check_tokens(&use, WEIR_DATA_TEST, "1 2");
     weir_data_close(&use);
 }
 
 /* ---- units and vocabularies by themselves ---- */
 
-static void expect_units(const char *text, size_t n, weir_unit kind, const char *expected)
+static void expect_units(const char *text, size_t n, weir_text_unit kind, const char *expected)
 {
     weir_reader r = weir_reader_at("x", text, n, kind);
     char found[200] = "";
@@ -397,40 +397,40 @@ static void expect_units(const char *text, size_t n, weir_unit kind, const char 
 static void units_have_lines(void **unused)
 {
     (void)unused;
-    expect_units("", 0, WEIR_UNIT_WORD, "");
-    expect_units("a", 1, WEIR_UNIT_WORD, "1:a|1:<eos>|");
-    expect_units("a\n", 2, WEIR_UNIT_WORD, "1:a|1:<eos>|");
-    expect_units("a b\n\nc", 6, WEIR_UNIT_WORD, "1:a|1:b|1:<eos>|2:<eos>|3:c|3:<eos>|");
-    expect_units("\n\n", 2, WEIR_UNIT_WORD, "1:<eos>|2:<eos>|");
-    expect_units("a \n ", 4, WEIR_UNIT_WORD, "1:a|1:<eos>|");
-    expect_units("a\nb", 3, WEIR_UNIT_CHAR, "1:a|1:\n|2:b|");
-    expect_units("\xE2\x82\xAC\xF0\x9F\x98\x80\xC3", 8, WEIR_UNIT_CHAR,
+    expect_units("", 0, WEIR_TEXT_WORD, "");
+    expect_units("a", 1, WEIR_TEXT_WORD, "1:a|1:<eos>|");
+    expect_units("a\n", 2, WEIR_TEXT_WORD, "1:a|1:<eos>|");
+    expect_units("a b\n\nc", 6, WEIR_TEXT_WORD, "1:a|1:b|1:<eos>|2:<eos>|3:c|3:<eos>|");
+    expect_units("\n\n", 2, WEIR_TEXT_WORD, "1:<eos>|2:<eos>|");
+    expect_units("a \n ", 4, WEIR_TEXT_WORD, "1:a|1:<eos>|");
+    expect_units("a\nb", 3, WEIR_TEXT_CHAR, "1:a|1:\n|2:b|");
+    expect_units("\xE2\x82\xAC\xF0\x9F\x98\x80\xC3", 8, WEIR_TEXT_CHAR,
                  "1:\xE2\x82\xAC|1:\xF0\x9F\x98\x80|1:\xC3|");
     expect_units("\xFF\x80"
                  "a\xE2\x82"
                  "b",
-                 6, WEIR_UNIT_CHAR, "1:\xFF|1:\x80|1:a|1:\xE2|1:\x82|1:b|");
+                 6, WEIR_TEXT_CHAR, "1:\xFF|1:\x80|1:a|1:\xE2|1:\x82|1:b|");
 }
 
 static void large_vocabularies_keep_their_numbers(void **unused)
 {
     enum { MANY = 20000 };
     static char text[MANY][8];
-    weir_words w = {0};
+    weir_vocab w = {0};
     uint32_t number;
     (void)unused;
 
     for (int round = 0; round < 2; round++)
         for (int i = 0; i < MANY; i++) {
             int n = snprintf(text[i], sizeof text[i], "w%d", i * 7919 % 100003);
-            assert_int_equal(weir_words_add(&w, text[i], (size_t)n, &number), WEIR_OK);
+            assert_int_equal(weir_vocab_add(&w, text[i], (size_t)n, &number), WEIR_OK);
             assert_int_equal(number, i);
         }
     assert_int_equal(w.count, MANY);
-    assert_true(weir_words_find(&w, text[77], strlen(text[77]), &number) && number == 77);
-    assert_false(weir_words_find(&w, "w", 1, &number));
-    weir_words_free(&w);
-    assert_false(weir_words_find(&w, "a", 1, &number)); /* an empty one knows nothing */
+    assert_true(weir_vocab_find(&w, text[77], strlen(text[77]), &number) && number == 77);
+    assert_false(weir_vocab_find(&w, "w", 1, &number));
+    weir_vocab_free(&w);
+    assert_false(weir_vocab_find(&w, "a", 1, &number)); /* an empty one knows nothing */
 }
 
 #define CASE(f) cmocka_unit_test_setup_teardown(f, idx_setup, idx_teardown)

@@ -61,15 +61,15 @@ static int teardown(void **state)
 typedef void (*kernel)(const weir_vec *, float *const *out, const float *x, size_t n);
 typedef void (*formula)(float *w, float *m, float *s, float x); /* the same for one element */
 
-static const weir_adam adam = {.take1 = 0.1f,
-                               .beta2 = 0.99f,
-                               .take2 = 0.01f,
-                               .root = 1.3f,
-                               .eps = 1e-8f,
-                               .rate = 0.05f,
-                               .keep = 0.999f,
-                               .decay = 1e-3f,
-                               .scale = 0.25f};
+static const weir_vec_adam adam = {.take1 = 0.1f,
+                                   .beta2 = 0.99f,
+                                   .take2 = 0.01f,
+                                   .root = 1.3f,
+                                   .eps = 1e-8f,
+                                   .rate = 0.05f,
+                                   .keep = 0.999f,
+                                   .decay = 1e-3f,
+                                   .scale = 0.25f};
 
 static void run_add(const weir_vec *v, float *const *o, const float *g, size_t n)
 {
@@ -348,8 +348,8 @@ static void one_bad_value_is_found_anywhere(void **state)
 enum { FED = 1000, AROUND = FED + 64 };
 
 /* One element by the header's words; what it holds beyond `least` is taken from it. */
-static float slow_sift(const weir_source *s, size_t i, float least, float take, float *sped,
-                       weir_sifted *to)
+static float slow_sift(const weir_vec_source *s, size_t i, float least, float take, float *sped,
+                       weir_vec_sifted *to)
 {
     float g = times(s->scale, s->grad[i]), made = g;
 
@@ -368,13 +368,13 @@ static float slow_sift(const weir_source *s, size_t i, float least, float take, 
     return made < 0 ? plus(made, take) : plus(made, -take);
 }
 
-static void check_sift(const weir_vec *v, const weir_source *s, size_t n, size_t shift, float least,
-                       float take)
+static void check_sift(const weir_vec *v, const weir_vec_source *s, size_t n, size_t shift,
+                       float least, float take)
 {
-    uint32_t word[2][FED + WEIR_SIFT_SPARE];
-    float value[2][FED + WEIR_SIFT_SPARE];
-    weir_sifted want = {word[0], value[0], 0, 0}, have = {word[1], value[1], 7, 7};
-    weir_source mine = *s;
+    uint32_t word[2][FED + WEIR_VEC_SIFT_SPARE];
+    float value[2][FED + WEIR_VEC_SIFT_SPARE];
+    weir_vec_sifted want = {word[0], value[0], 0, 0}, have = {word[1], value[1], 7, 7};
+    weir_vec_source mine = *s;
 
     for (int o = 0; o < 2; o++) {
         memcpy(got[o], begin[o], AROUND * sizeof(float));
@@ -411,13 +411,13 @@ static void what_codecs_are_fed(void **state)
         for (int i = 0; length(i) <= FED && length(i) >= 0; i++)
             for (size_t shift = 0; shift < 5; shift++)
                 for (int how = 0; how < 16; how++) {
-                    weir_source s = {.grad = x + shift,
-                                     .held = how & 1 ? begin[2] + shift : NULL,
-                                     .speed = how & 2 ? x + 99 + shift : NULL,
-                                     .scale = 0.3f,
-                                     .momentum = 0.9f,
-                                     .nesterov = how & 4,
-                                     .mask = how & 8};
+                    weir_vec_source s = {.grad = x + shift,
+                                         .held = how & 1 ? begin[2] + shift : NULL,
+                                         .speed = how & 2 ? x + 99 + shift : NULL,
+                                         .scale = 0.3f,
+                                         .momentum = 0.9f,
+                                         .nesterov = how & 4,
+                                         .mask = how & 8};
                     check_sift(*v, &s, (size_t)length(i), shift, least[i % 3],
                                how % 3 ? least[i % 3] : 0);
                 }

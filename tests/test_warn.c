@@ -10,32 +10,32 @@ static void facts(void **state)
     weir_codec codec = {.plug = {.name = "some"}, .drop = 0.5};
     weir_optim plain = {.plug = {.name = "plain"}},
                adaptive = {.plug = {.name = "clever"}, .adaptive = true};
-    weir_plans with = {.codec = &codec,
-                       .optim = &adaptive,
-                       .spec = "some:x=1",
-                       .lr = "0.1",
-                       .steps = 100,
-                       .epoch_steps = 50},
-               without = with;
-    char text[WEIR_WARNINGS][WEIR_WHY_MAX];
+    weir_warn_facts with = {.codec = &codec,
+                            .optim = &adaptive,
+                            .spec = "some:x=1",
+                            .lr = "0.1",
+                            .steps = 100,
+                            .epoch_steps = 50},
+                    without = with;
+    char text[WEIR_WARN_MOST][WEIR_WHY_MAX];
 
     (void)state;
     without.optim = &plain;
-    assert_int_equal(weir_warnings(&with, text), 0);
+    assert_int_equal(weir_warn_all(&with, text), 0);
     codec.rate = 1;
     codec.adamw_drop = 0.9; /* a point is not much */
-    assert_int_equal(weir_warnings(&with, text), 0);
+    assert_int_equal(weir_warn_all(&with, text), 0);
     codec.adamw_drop = 1.5;
-    assert_int_equal(weir_warnings(&without, text), 0);
-    assert_int_equal(weir_warnings(&with, text), 1);
+    assert_int_equal(weir_warn_all(&without, text), 0);
+    assert_int_equal(weir_warn_all(&with, text), 1);
     assert_non_null(strstr(text[0], "--codec some with --optim clever"));
     assert_non_null(strstr(text[0], "1.5 points"));
     codec.rate = 0.4;
     without.lr = "step:rate=0.1";
-    assert_int_equal(weir_warnings(&without, text), 1);
+    assert_int_equal(weir_warn_all(&without, text), 1);
     assert_non_null(strstr(text[0], "0.4 times"));
     assert_non_null(strstr(text[0], "--lr step:rate=0.1"));
-    assert_int_equal(weir_warnings(&with, text), 2);
+    assert_int_equal(weir_warn_all(&with, text), 2);
 }
 
 /* A run that ends before its codec has begun, or has come down to its density. */
@@ -44,29 +44,29 @@ static void short_runs(void **state)
     weir_codec codec = {.plug = {.name = "some"}};
     weir_optim plain = {.plug = {.name = "plain"}};
     weir_feedback f = {.warmup = 0.5, .ramp = 0.25};
-    weir_plans p = {.codec = &codec,
-                    .feedback = &f,
-                    .optim = &plain,
-                    .spec = "some:x=1",
-                    .lr = "0.1",
-                    .steps = 75,
-                    .epoch_steps = 100};
-    char text[WEIR_WARNINGS][WEIR_WHY_MAX];
+    weir_warn_facts p = {.codec = &codec,
+                         .feedback = &f,
+                         .optim = &plain,
+                         .spec = "some:x=1",
+                         .lr = "0.1",
+                         .steps = 75,
+                         .epoch_steps = 100};
+    char text[WEIR_WARN_MOST][WEIR_WHY_MAX];
 
     (void)state;
-    assert_int_equal(weir_warnings(&p, text), 1);
+    assert_int_equal(weir_warn_all(&p, text), 1);
     assert_non_null(strstr(text[0], "falls until step 75, this run has 75"));
     p.steps = 76;
-    assert_int_equal(weir_warnings(&p, text), 0);
+    assert_int_equal(weir_warn_all(&p, text), 0);
     p.steps = 50;
-    assert_int_equal(weir_warnings(&p, text), 1);
+    assert_int_equal(weir_warn_all(&p, text), 1);
     assert_non_null(
         strstr(text[0], "--codec some:x=1: nothing is compressed, the first 50 steps of some are "
                         "dense and this run has 50; its options warmup and ramp"));
     f = (weir_feedback){0};
-    assert_int_equal(weir_warnings(&p, text), 0);
+    assert_int_equal(weir_warn_all(&p, text), 0);
     p.feedback = NULL;
-    assert_int_equal(weir_warnings(&p, text), 0);
+    assert_int_equal(weir_warn_all(&p, text), 0);
 }
 
 /* The optimisers that there are say which they are. */

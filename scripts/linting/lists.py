@@ -28,7 +28,8 @@ def check_lists(tree):
                 if m[1] not in listed:
                     what = f'{m[1]} is not in {folder}/{name}'
                     yield Fault('unlisted', f.path, line, what)
-                if own and f.base != m[1] + '.c':
+                # in a file of its name, or, where that name stands elsewhere, kind_name.c
+                if own and f.base not in (m[1] + '.c', f'{kind}_{m[1]}.c'):
                     what = f'weir_{kind}_{m[1]} belongs in {folder}/{m[1]}.c'
                     yield Fault('misplaced', f.path, line, what)
 

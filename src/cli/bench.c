@@ -55,7 +55,7 @@ static weir_err bench(int argc, char **argv, weir_arena *arena, int *code)
     const cli_extra extra[] = {{"json", true, &json, ""}, {"floats", false, &floats, ""}, {0}};
     char *end;
     weir_settings s;
-    weir_place place;
+    weir_rank_info rank_info;
 
     WEIR_TRY(weir_settings_init(&s, arena));
     WEIR_TRY(cli_options(argc, argv, &s, extra, kind, 1));
@@ -72,15 +72,15 @@ static weir_err bench(int argc, char **argv, weir_arena *arena, int *code)
                                 json != NULL, stdout);
     if (cli_launch(argc, argv, &s, NULL, code))
         return WEIR_OK;
-    WEIR_TRY(cli_enter(&s, NULL, &place));
+    WEIR_TRY(cli_enter(&s, NULL, &rank_info));
     if (!strcmp(kind[0], "allreduce"))
-        return weir_bench_allreduce(&s, &place, weir_settings_given(&s, "coll") ? s.coll : NULL,
+        return weir_bench_allreduce(&s, &rank_info, weir_settings_given(&s, "coll") ? s.coll : NULL,
                                     (size_t)n, json != NULL, stdout);
     weir_bench b = {.kind = kind[0],
                     .steps = (uint64_t)s.steps,
                     .json = json != NULL,
                     .out = stdout};
-    return weir_bench_run(&s, &place, &b);
+    return weir_bench_run(&s, &rank_info, &b);
 }
 
 int cli_bench(int argc, char **argv)

@@ -40,7 +40,7 @@ void cli_name(const char *);
 
 /* Is that descriptor a terminal that people look at? Not where mpirun or the like hands on what it
  * reads, be it from a terminal of its own making. */
-bool cli_terminal(int fd, const weir_place *);
+bool cli_terminal(int fd, const weir_rank_info *);
 
 /* Options that a command has besides those of a run. */
 typedef struct cli_extra {
@@ -67,5 +67,5 @@ typedef struct cli_stop {
     atomic_int signal;
     const char *word; /* said by the leader, unless our launcher has said it */
 } cli_stop;
-weir_err cli_enter(const weir_settings *, cli_stop *, weir_place *);
+weir_err cli_enter(const weir_settings *, cli_stop *, weir_rank_info *);
 #endif

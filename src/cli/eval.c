@@ -7,7 +7,7 @@ static weir_err eval(int argc, char **argv, weir_arena *arena)
 {
     const char *word[2] = {NULL, NULL};
     weir_settings s;
-    weir_place place;
+    weir_rank_info rank_info;
     weir_warned warned = {0};
     weir_result result;
     weir_err err;
@@ -16,8 +16,8 @@ static weir_err eval(int argc, char **argv, weir_arena *arena)
     WEIR_TRY(cli_options(argc, argv, &s, NULL, word, 1));
     if (!word[0])
         return weir_fail(WEIR_USAGE, "which checkpoint? weir eval DIR --data SPEC");
-    WEIR_TRY(cli_enter(&s, NULL, &place));
-    err = weir_eval_run(word[0], &s, &place, &warned, &result);
+    WEIR_TRY(cli_enter(&s, NULL, &rank_info));
+    err = weir_eval_run(word[0], &s, &rank_info, &warned, &result);
     for (int i = 0; i < warned.n; i++)
         weir_log(WEIR_LOG_WARN, "eval", "%s", warned.text[i]);
     WEIR_TRY(err);

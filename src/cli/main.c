@@ -21,10 +21,10 @@ static char name[64]; /* of this rank, in front of what it says */
 
 void cli_name(const char *text) { snprintf(name, sizeof name, "%s", text); }
 
-bool cli_terminal(int fd, const weir_place *place)
+bool cli_terminal(int fd, const weir_rank_info *rank_info)
 {
     for (const char **s = (const char *[]){"openmpi", "pmi", "slurm", NULL}; *s; s++)
-        if (!strcmp(place->source, *s))
+        if (!strcmp(rank_info->source, *s))
             return false;
     return isatty(fd);
 }

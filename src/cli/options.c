@@ -1,7 +1,7 @@
 /* options.c - the command line into settings. */
 #include "cli/cli.h"
 #include "net/launch.h"
-#include "net/place.h"
+#include "net/rank_info.h"
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -144,7 +144,7 @@ bool cli_takes(const char *command, const char *key)
 
 bool cli_launch(int argc, char **argv, const weir_settings *s, const char *word, int *code)
 {
-    weir_place place;
+    weir_rank_info rank_info;
     char **all;
     weir_net_facts facts = {0};
     weir_err err;
@@ -152,10 +152,10 @@ bool cli_launch(int argc, char **argv, const weir_settings *s, const char *word,
     /* those are all in one process */
     if (s->workers < 2 || (!weir_net_check(s->net, &facts) && facts.simulated))
         return false;
-    if ((err = weir_settings_place(s, &place)))
+    if ((err = weir_settings_rank_info(s, &rank_info)))
         return *code = cli_end(err), true;
-    if (place.mpi || place.size > 1 || !strcmp(place.source, "flags") ||
-        (strcmp(place.source, "alone") && !weir_settings_given(s, "workers")))
+    if (rank_info.mpi || rank_info.size > 1 || !strcmp(rank_info.source, "flags") ||
+        (strcmp(rank_info.source, "alone") && !weir_settings_given(s, "workers")))
         return false; /* whoever starts ranks says how many, if the user does not */
     if (!(all = calloc((size_t)argc + 2, sizeof *all)))
         return *code = cli_end(weir_fail_nomem(0)), true;

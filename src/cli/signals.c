@@ -16,7 +16,7 @@ static struct {
     pid_t launcher;   /* ours; 0: none */
     bool by_launcher; /* the first signal came from it */
     double first;     /* when that was */
-    weir_place place;
+    weir_rank_info rank_info;
 } watch;
 
 static void our_signals(sigset_t *set)
@@ -34,8 +34,8 @@ static void our_signals(sigset_t *set)
  * not met yet. */
 static void leave(int code)
 {
-    if (watch.place.run_dir[0])
-        weir_run_dir_remove(watch.place.run_dir, watch.place.size);
+    if (watch.rank_info.run_dir[0])
+        weir_launch_dir_remove(watch.rank_info.run_dir, watch.rank_info.size);
     _exit(code);
 }
 
@@ -64,7 +64,7 @@ static void on_signal(const struct signalfd_siginfo *info)
     atomic_store(&watch.stop->signal, n == SIGUSR1 || n == SIGUSR2 ? SIGTERM : n);
     if (!watch.leads || by_launcher)
         return;
-    bool shown = cli_terminal(STDERR_FILENO, &watch.place); /* a line of progress, maybe */
+    bool shown = cli_terminal(STDERR_FILENO, &watch.rank_info); /* a line of progress, maybe */
     fprintf(stderr, "%sweir: signal %d: %s\n", shown ? "\r\033[K" : "", n, watch.stop->word);
 }
 
@@ -86,7 +86,7 @@ static weir_err watcher(void *arg)
     return WEIR_OK;
 }
 
-static weir_err watch_signals(cli_stop *stop, const weir_place *place)
+static weir_err watch_signals(cli_stop *stop, const weir_rank_info *rank_info)
 {
     weir_launched launched;
     weir_task *task;
@@ -99,7 +99,7 @@ static weir_err watch_signals(cli_stop *stop, const weir_place *place)
     watch.stop = stop;
     watch.lifeline = launched.lifeline;
     watch.launcher = launched.lifeline >= 0 ? getppid() : 0;
-    watch.place = *place;
+    watch.rank_info = *rank_info;
     if ((watch.fd = signalfd(-1, &set, SFD_CLOEXEC)) < 0)
         return weir_fail(WEIR_FAILED, "signals cannot be read");
     /* ends with the process */
@@ -107,32 +107,32 @@ static weir_err watch_signals(cli_stop *stop, const weir_place *place)
 }
 
 /* Ranks that somebody else has started are as many as they are. */
-static weir_err check_workers(const weir_settings *s, const weir_place *place)
+static weir_err check_workers(const weir_settings *s, const weir_rank_info *rank_info)
 {
-    bool started = place->mpi || place->size > 1 || !strcmp(place->source, "flags");
+    bool started = rank_info->mpi || rank_info->size > 1 || !strcmp(rank_info->source, "flags");
 
-    if (!started || s->workers == place->size || !weir_settings_given(s, "workers"))
+    if (!started || s->workers == rank_info->size || !weir_settings_given(s, "workers"))
         return WEIR_OK;
-    if (!strcmp(place->source, "flags"))
+    if (!strcmp(rank_info->source, "flags"))
         return weir_fail(WEIR_MISFIT,
                          "--workers %lld, but --size says %d ranks: leave one of them out",
-                         (long long)s->workers, place->size);
+                         (long long)s->workers, rank_info->size);
     return weir_fail(WEIR_MISFIT, "--workers %lld, but %s started %d ranks: leave --workers to it",
-                     (long long)s->workers, place->source, place->size);
+                     (long long)s->workers, rank_info->source, rank_info->size);
 }
 
-weir_err cli_enter(const weir_settings *s, cli_stop *stop, weir_place *place)
+weir_err cli_enter(const weir_settings *s, cli_stop *stop, weir_rank_info *rank_info)
 {
     char name[32];
     bool simulated;
 
-    WEIR_TRY(weir_settings_place(s, place));
-    WEIR_TRY(check_workers(s, place));
-    WEIR_TRY(weir_settings_simulated(s, place, &simulated));
-    if (place->size > 1) {
-        snprintf(name, sizeof name, "rank %d", place->rank);
+    WEIR_TRY(weir_settings_rank_info(s, rank_info));
+    WEIR_TRY(check_workers(s, rank_info));
+    WEIR_TRY(weir_settings_simulated(s, rank_info, &simulated));
+    if (rank_info->size > 1) {
+        snprintf(name, sizeof name, "rank %d", rank_info->rank);
         cli_name(name);
     }
-    watch.leads = place->rank == s->leader || simulated;
-    return watch_signals(stop, place);
+    watch.leads = rank_info->rank == s->leader || simulated;
+    return watch_signals(stop, rank_info);
 }

@@ -13,15 +13,15 @@ static weir_err train(const weir_settings *s, int *stopped)
 {
     /* read by the signal thread until the process ends */
     static cli_stop stop = {.signal = WEIR_STOP_AT_ONCE};
-    weir_place place;
+    weir_rank_info rank_info;
     weir_result result;
 
     stop.word = word(s);
-    WEIR_TRY(cli_enter(s, &stop, &place));
+    WEIR_TRY(cli_enter(s, &stop, &rank_info));
     weir_hooks hooks = {.stop = &stop.signal,
                         .people = s->quiet ? NULL : stdout,
-                        .live = cli_terminal(STDOUT_FILENO, &place)};
-    return weir_train_run(s, &place, &hooks, &result, stopped);
+                        .live = cli_terminal(STDOUT_FILENO, &rank_info)};
+    return weir_train_run(s, &rank_info, &hooks, &result, stopped);
 }
 
 int cli_train(int argc, char **argv)

@@ -9,9 +9,9 @@ static const weir_plug *const table[] = {
 weir_plugs weir_codecs = table;
 
 /* 1/4, 1/16, ... in five equal parts of the ramp: what Deep Gradient Compression warms up with. */
-double weir_codec_density(const weir_feedback *f, weir_turn turn, double final)
+double weir_codec_density(const weir_feedback *f, weir_when when, double final)
 {
-    double since = turn.epochs - f->warmup, density = 0.25;
+    double since = when.epochs - f->warmup, density = 0.25;
 
     if (f->ramp <= 0 || since >= f->ramp)
         return final;
@@ -31,12 +31,12 @@ bool weir_codec_masks(const weir_feedback *f)
     return f->mask == YES || (f->mask == AUTO && f->warmup < 0.5);
 }
 
-size_t weir_codec_usual(const weir_codec *c, const void *self, weir_turn turn)
+size_t weir_codec_usual(const weir_codec *c, const void *self, weir_when when)
 {
-    return c->usual ? c->usual(self, turn) : c->bound(self);
+    return c->usual ? c->usual(self, when) : c->bound(self);
 }
 
-size_t weir_codec_share(double density, size_t n)
+size_t weir_codec_count(double density, size_t n)
 {
     size_t k = (size_t)(density * (double)n + 0.5);
 

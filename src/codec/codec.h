@@ -52,11 +52,11 @@ typedef struct weir_feedback {
     }
 
 /* What a message says of itself, for the log. */
-typedef struct weir_told {
+typedef struct weir_codec_stats {
     size_t sent; /* elements; one that is sent several times counts as often */
     /* by view: the threshold beyond which elements are sent; 0: there is none. NULL: nobody asks */
     float *tau;
-} weir_told;
+} weir_codec_stats;
 
 typedef struct weir_codec {
     weir_plug plug;
@@ -67,7 +67,8 @@ typedef struct weir_codec {
     bool raw;
     bool whole;  /* a tensor must not be cut over buckets */
     bool sparse; /* sends single elements */
-    /* stands for several, of which the exchange chooses (auto.h): a lane never encodes by it */
+    /* stands for several, of which the exchange chooses (codec_auto.h): a lane never encodes by it
+     */
     bool chooses;
     char mark;   /* of its messages, in their head */
     double rate; /* the factor on the learning rate that its promise is made with; 0: 1 */
@@ -78,21 +79,21 @@ typedef struct weir_codec {
     weir_err (*init)(void *self, const weir_bucket *, weir_arena *);
     size_t (*bound)(const void *self); /* bytes of the worst message, its head included */
     /* Bytes of a usual message: for worlds without floats, and for choosing. NULL: bound. */
-    size_t (*usual)(const void *self, weir_turn);
+    size_t (*usual)(const void *self, weir_when);
     /* Writes the message of what it is fed, at most bound() bytes; *len on success. Whatever is not
      * finite is the feed's to notice: it must only not crash here. */
-    weir_err (*encode)(void *self, weir_turn, weir_feed *, void *msg, size_t *len);
+    weir_err (*encode)(void *self, weir_when, weir_feed *, void *msg, size_t *len);
     /* The combined message of a round before the last. NULL if rounds == 1. */
-    weir_err (*absorb)(void *self, weir_turn, const void *sum, size_t len);
+    weir_err (*absorb)(void *self, weir_when, const void *sum, size_t len);
     /* acc += the value of msg. Bytes from a network: hostile ones give WEIR_INVALID, never a crash
      * nor a write outside the bucket; acc may have got a part of it by then. With rounds == 1 a
      * pure function of turn and message: an instance that never encoded decodes alike. */
-    weir_err (*decode)(void *self, weir_turn, const void *msg, size_t len, float *acc);
+    weir_err (*decode)(void *self, weir_when, const void *msg, size_t len, float *acc);
     /* With rounds > 1, where what this rank sent is not its message's alone to say: takes from x
      * what was sent of it. NULL: encode did. */
-    void (*settle)(void *self, float *x);
+    void (*take_sent)(void *self, float *x);
     /* Looks at a message that encode wrote. NULL: it sends every element, and has no thresholds. */
-    void (*told)(const void *self, const void *msg, weir_told *);
+    void (*stats)(const void *self, const void *msg, weir_codec_stats *);
     /* The step is committed: what was put aside becomes the state. NULL: nothing is. */
     void (*keep)(void *self);
     /* Fields to keep in a checkpoint. NULL: none. */
@@ -100,15 +101,15 @@ typedef struct weir_codec {
 } weir_codec;
 
 /* Bytes of a message as they are most often. */
-size_t weir_codec_usual(const weir_codec *, const void *self, weir_turn);
+size_t weir_codec_usual(const weir_codec *, const void *self, weir_when);
 
 /* Of codecs that send single elements: the density now, on the way to its final value; and whether
  * the momentum of what is sent begins anew. */
-double weir_codec_density(const weir_feedback *, weir_turn, double final);
+double weir_codec_density(const weir_feedback *, weir_when, double final);
 bool weir_codec_masks(const weir_feedback *);
 
 /* Of n elements so many, at least one; and the longest of a bucket's views. */
-size_t weir_codec_share(double density, size_t n);
+size_t weir_codec_count(double density, size_t n);
 size_t weir_codec_longest(const weir_bucket *);
 
 #define X(name) extern const weir_codec weir_codec_##name;

@@ -13,16 +13,16 @@ static void note(weir_feed *f, size_t at, size_t end, float most)
         weir_vec_best()->fence();
 }
 
-static weir_source source(const weir_feed *f, size_t at)
+static weir_vec_source source(const weir_feed *f, size_t at)
 {
-    return (weir_source){.grad = f->grad + at,
-                         .held = f->held ? f->held + at : NULL,
-                         .speed = f->speed ? f->speed + at : NULL,
-                         .sped = f->speed ? f->sped + at : NULL,
-                         .scale = f->scale,
-                         .momentum = f->momentum,
-                         .nesterov = f->nesterov,
-                         .mask = f->mask};
+    return (weir_vec_source){.grad = f->grad + at,
+                             .held = f->held ? f->held + at : NULL,
+                             .speed = f->speed ? f->speed + at : NULL,
+                             .sped = f->speed ? f->sped + at : NULL,
+                             .scale = f->scale,
+                             .momentum = f->momentum,
+                             .nesterov = f->nesterov,
+                             .mask = f->mask};
 }
 
 /* Whether x is the gradient as it lies there. */
@@ -30,7 +30,7 @@ static bool lies(const weir_feed *f) { return !f->held && !f->speed && f->scale 
 
 static void make(weir_feed *f, size_t at, size_t n, float *to)
 {
-    weir_source s = source(f, at);
+    weir_vec_source s = source(f, at);
 
     note(f, at, at + n,
          lies(f) ? weir_vec_best()->most(s.grad, n) : weir_vec_best()->feed(to, &s, n));
@@ -51,20 +51,20 @@ void weir_feed_leave(weir_feed *f, size_t at, size_t n)
         weir_vec_best()->fence();
 }
 
-void weir_feed_sift(weir_feed *f, size_t at, size_t n, float least, float take, weir_sifted *to)
+void weir_feed_sift(weir_feed *f, size_t at, size_t n, float least, float take, weir_vec_sifted *to)
 {
-    weir_source s = source(f, at);
+    weir_vec_source s = source(f, at);
 
-    weir_vec_best()->sift(weir_feed_place(f, at), &s, n, least, take, to);
+    weir_vec_best()->sift(weir_feed_pointer(f, at), &s, n, least, take, to);
     note(f, at, at + n, to->most);
 }
 
 float *weir_feed_whole(weir_feed *f, size_t at, size_t n)
 {
-    float *x = weir_feed_place(f, at), most = 0;
+    float *x = weir_feed_pointer(f, at), most = 0;
 
-    for (size_t k = 0; k < n; k += WEIR_TILE) {
-        size_t some = n - k < WEIR_TILE ? n - k : WEIR_TILE;
+    for (size_t k = 0; k < n; k += WEIR_FEED_TILE) {
+        size_t some = n - k < WEIR_FEED_TILE ? n - k : WEIR_FEED_TILE;
         make(f, at + k, some, x + k);
         most = f->most > most || !isfinite(f->most) ? f->most : most;
     }

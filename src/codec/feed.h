@@ -15,7 +15,7 @@
 #include "core/vec.h"
 
 /* floats: with its gradient and its residual it stays in the first cache */
-enum { WEIR_TILE = 4096 };
+enum { WEIR_FEED_TILE = 4096 };
 
 typedef struct weir_feed {
     size_t n;
@@ -31,24 +31,24 @@ typedef struct weir_feed {
     float unit; /* what a gradient of 1 is among the x, where that is not 1; 0: it is */
     /* for draws: another one on every worker and for every message of a step */
     uint64_t key;
-    float *tile; /* WEIR_TILE floats */
+    float *tile; /* WEIR_FEED_TILE floats */
 } weir_feed;
 
 /* One call for each tile, from the first to the last; then leave or keep, before the next. */
-/* Makes x[at .. at + n), n <= WEIR_TILE, in the tile; or gives its place in the gradient, where
- * that is x. */
+/* Makes x[at .. at + n), n <= WEIR_FEED_TILE, in the tile; or gives its place in the gradient,
+ * where that is x. */
 float *weir_feed_tile(weir_feed *, size_t at, size_t n);
 /* What the tile holds now is what is held back of it: once through, never looked at again in this
  * step. */
 void weir_feed_leave(weir_feed *, size_t at, size_t n);
-/* Makes and leaves x[at .. at + n), n <= WEIR_TILE, at once; what is beyond `least` is put aside,
- * and left nearer to 0 by `take`; if that is not 0, it is sent. */
-void weir_feed_sift(weir_feed *, size_t at, size_t n, float least, float take, weir_sifted *);
+/* Makes and leaves x[at .. at + n), n <= WEIR_FEED_TILE, at once; what is beyond `least` is put
+ * aside, and left nearer to 0 by `take`; if that is not 0, it is sent. */
+void weir_feed_sift(weir_feed *, size_t at, size_t n, float least, float take, weir_vec_sifted *);
 /* Makes x[at .. at + n), any n, where it will be held back, for those who go through it more than
  * once; what the codec leaves there is held back. */
 float *weir_feed_whole(weir_feed *, size_t at, size_t n);
 /* Where x[at] is, when it is made and left: what is written there is held back. */
-static inline float *weir_feed_place(const weir_feed *f, size_t at)
+static inline float *weir_feed_pointer(const weir_feed *f, size_t at)
 {
     return (f->held ? f->hold : f->grad) + at;
 }

@@ -50,9 +50,9 @@ static size_t part_at(const weir_fixed *s, size_t at, const weir_view **view)
 }
 
 /* What a part does not say of x is held back. */
-static void write_part(const weir_fixed *s, weir_feed *f, weir_part *p, unsigned char *to)
+static void write_part(const weir_fixed *s, weir_feed *f, weir_fixed_part *p, unsigned char *to)
 {
-    bool tile = p->n <= WEIR_TILE;
+    bool tile = p->n <= WEIR_FEED_TILE;
     float *x, value[WEIR_FIXED_VALUES] = {0};
     unsigned char *bits = to + head_bytes(s);
 
@@ -72,13 +72,13 @@ static void write_part(const weir_fixed *s, weir_feed *f, weir_part *p, unsigned
         weir_feed_leave(f, p->at, p->n);
 }
 
-weir_err weir_fixed_encode(void *self, weir_turn turn, weir_feed *f, void *msg, size_t *len)
+weir_err weir_fixed_encode(void *self, weir_when when, weir_feed *f, void *msg, size_t *len)
 {
     const weir_fixed *s = self;
     const weir_view *view = s->bucket->view;
     unsigned char *to = (unsigned char *)msg + WEIR_MESSAGE_HEAD;
     size_t bytes = weir_fixed_bound(s);
-    weir_part p = {.draw = f->key * 0x9e3779b97f4a7c15ull + turn.step, .past = bytes >= LONG};
+    weir_fixed_part p = {.draw = f->key * 0x9e3779b97f4a7c15ull + when.step, .past = bytes >= LONG};
 
     for (; p.at < s->bucket->n; p.at += p.n) {
         p.n = part_at(s, p.at, &view);
@@ -90,14 +90,14 @@ weir_err weir_fixed_encode(void *self, weir_turn turn, weir_feed *f, void *msg, 
     return WEIR_OK;
 }
 
-weir_err weir_fixed_decode(void *self, weir_turn turn, const void *msg, size_t len, float *acc)
+weir_err weir_fixed_decode(void *self, weir_when when, const void *msg, size_t len, float *acc)
 {
     const weir_fixed *s = self;
     const weir_view *view = s->bucket->view;
     const unsigned char *body;
     size_t bytes, n;
 
-    (void)turn;
+    (void)when;
     WEIR_TRY(weir_message_open(msg, len, s->way->codec, s->bucket->n, &body, &bytes));
     if (len != weir_fixed_bound(s))
         return weir_message_bad(s->way->codec, "it is of another length");

@@ -17,19 +17,20 @@ typedef struct weir_fixed {
     int bits; /* an element */
 } weir_fixed;
 
-typedef struct weir_part {
+typedef struct weir_fixed_part {
     size_t at, n;
     float most;    /* the largest |x| */
     uint64_t draw; /* a key, of this worker and step */
     bool past;     /* the message is longer than caches are: write past them */
-} weir_part;
+} weir_fixed_part;
 
 typedef struct weir_fixed_way {
     const weir_codec *codec;
     enum { WEIR_FIXED_BLOCKS, WEIR_FIXED_ROWS, WEIR_FIXED_TENSORS } by;
-    size_t block; /* floats of a block; at most WEIR_TILE */
+    size_t block; /* floats of a block; at most WEIR_FEED_TILE */
     int values;
-    void (*write)(const void *self, const weir_part *, const float *x, float *value, void *bits);
+    void (*write)(const void *self, const weir_fixed_part *, const float *x, float *value,
+                  void *bits);
     void (*add)(const void *self, const float *value, const void *bits, size_t n, float *acc);
 } weir_fixed_way;
 
@@ -39,6 +40,6 @@ typedef struct weir_fixed_way {
 
 weir_err weir_fixed_init(weir_fixed *, const weir_fixed_way *, const weir_bucket *, int bits);
 size_t weir_fixed_bound(const void *self);
-weir_err weir_fixed_encode(void *self, weir_turn, weir_feed *, void *msg, size_t *len);
-weir_err weir_fixed_decode(void *self, weir_turn, const void *msg, size_t len, float *acc);
+weir_err weir_fixed_encode(void *self, weir_when, weir_feed *, void *msg, size_t *len);
+weir_err weir_fixed_decode(void *self, weir_when, const void *msg, size_t len, float *acc);
 #endif

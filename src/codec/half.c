@@ -33,7 +33,8 @@ static float scale_of(float most)
     return ldexpf(1, e < -126 ? -126 : e > 112 ? 112 : e);
 }
 
-static void write(const void *self, const weir_part *p, const float *x, float *value, void *bits)
+static void write(const void *self, const weir_fixed_part *p, const float *x, float *value,
+                  void *bits)
 {
     if (((const half *)self)->kind == FP16)
         weir_quant_best()->to_fp16(bits, x, 1 / (*value = scale_of(p->most)), p->n, p->past);

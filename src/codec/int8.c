@@ -10,7 +10,8 @@ static const float LEAST = 0x1p-120f;
 
 static const weir_opt options[] = {WEIR_FEEDBACK("no", "yes", "0"), {0}};
 
-static void write(const void *self, const weir_part *p, const float *x, float *value, void *bits)
+static void write(const void *self, const weir_fixed_part *p, const float *x, float *value,
+                  void *bits)
 {
     float scale = p->most < INFINITY ? p->most / 127 : 0;
 

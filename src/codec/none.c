@@ -16,16 +16,16 @@ static weir_err init(void *self, const weir_bucket *bucket, weir_arena *arena)
 
 static size_t bound(const void *self) { return ((const none *)self)->n * sizeof(float); }
 
-static weir_err encode(void *self, weir_turn turn, weir_feed *feed, void *msg, size_t *len)
+static weir_err encode(void *self, weir_when when, weir_feed *feed, void *msg, size_t *len)
 {
-    (void)turn;
+    (void)when;
     memcpy(msg, weir_feed_whole(feed, 0, feed->n), *len = bound(self));
     return WEIR_OK;
 }
 
-static weir_err decode(void *self, weir_turn turn, const void *msg, size_t len, float *acc)
+static weir_err decode(void *self, weir_when when, const void *msg, size_t len, float *acc)
 {
-    (void)turn;
+    (void)when;
     if (len != bound(self))
         return weir_fail(WEIR_INVALID, "a message of %zu bytes came where %zu were expected", len,
                          bound(self));

@@ -9,14 +9,15 @@
 
 static const weir_opt options[] = {WEIR_FEEDBACK("yes", "yes", "0.5"), {0}};
 
-static void write(const void *self, const weir_part *p, const float *x, float *value, void *bits)
+static void write(const void *self, const weir_fixed_part *p, const float *x, float *value,
+                  void *bits)
 {
     double below, above;
     size_t up = weir_quant_best()->to_bits(bits, x, p->n, &below, &above);
 
     (void)self;
-    value[0] = weir_mean(below, p->n - up);
-    value[1] = weir_mean(above, up);
+    value[0] = weir_quant_mean(below, p->n - up);
+    value[1] = weir_quant_mean(above, up);
 }
 
 static void add(const void *self, const float *value, const void *bits, size_t n, float *acc)

@@ -85,9 +85,9 @@ static size_t bound(const void *self)
     return sizeof(float) * (s->floats[0] > s->floats[1] ? s->floats[0] : s->floats[1]);
 }
 
-static size_t usual(const void *self, weir_turn turn)
+static size_t usual(const void *self, weir_when when)
 {
-    return sizeof(float) * ((const powersgd *)self)->floats[turn.round != 0];
+    return sizeof(float) * ((const powersgd *)self)->floats[when.round != 0];
 }
 
 /* ---- the two products ---- */
@@ -137,7 +137,7 @@ static void orthonormalise(thin *t)
 
 /* ---- the verbs ---- */
 
-static weir_err encode(void *self, weir_turn turn, weir_feed *f, void *msg, size_t *len)
+static weir_err encode(void *self, weir_when when, weir_feed *f, void *msg, size_t *len)
 {
     powersgd *s = self;
     float *to = msg;
@@ -145,7 +145,7 @@ static weir_err encode(void *self, weir_turn turn, weir_feed *f, void *msg, size
     for (int v = 0; v < s->bucket->views; v++) {
         thin *t = &s->thin[v];
         size_t n = t->rows * t->cols;
-        if (turn.round == 0) {
+        if (when.round == 0) {
             t->x = weir_feed_whole(f, s->bucket->view[v].at, n);
             if (t->rank)
                 times_q(t, to);
@@ -158,16 +158,16 @@ static weir_err encode(void *self, weir_turn turn, weir_feed *f, void *msg, size
             to += t->rank * t->cols;
         }
     }
-    *len = s->floats[turn.round != 0] * sizeof *to;
+    *len = s->floats[when.round != 0] * sizeof *to;
     return WEIR_OK;
 }
 
-static weir_err absorb(void *self, weir_turn turn, const void *sum, size_t len)
+static weir_err absorb(void *self, weir_when when, const void *sum, size_t len)
 {
     powersgd *s = self;
     const float *from = sum;
 
-    (void)turn;
+    (void)when;
     if (len != s->floats[0] * sizeof *from)
         return weir_fail(WEIR_INVALID, "a message of %zu bytes came where %zu were expected", len,
                          s->floats[0] * sizeof *from);
@@ -182,12 +182,12 @@ static weir_err absorb(void *self, weir_turn turn, const void *sum, size_t len)
     return WEIR_OK;
 }
 
-static weir_err decode(void *self, weir_turn turn, const void *msg, size_t len, float *acc)
+static weir_err decode(void *self, weir_when when, const void *msg, size_t len, float *acc)
 {
     powersgd *s = self;
     const float *from = msg;
 
-    (void)turn;
+    (void)when;
     if (len != s->floats[1] * sizeof *from)
         return weir_fail(WEIR_INVALID, "a message of %zu bytes came where %zu were expected", len,
                          s->floats[1] * sizeof *from);
@@ -204,7 +204,7 @@ static weir_err decode(void *self, weir_turn turn, const void *msg, size_t len, 
     return WEIR_OK;
 }
 
-static void settle(void *self, float *x)
+static void take_sent(void *self, float *x)
 {
     powersgd *s = self;
 
@@ -257,7 +257,7 @@ const weir_codec weir_codec_powersgd = {
     .encode = encode,
     .absorb = absorb,
     .decode = decode,
-    .settle = settle,
+    .take_sent = take_sent,
     .keep = keep,
     .state = state,
 };

@@ -23,7 +23,8 @@ static const weir_opt options[] = {
     {0},
 };
 
-static void write(const void *self, const weir_part *p, const float *x, float *value, void *bits)
+static void write(const void *self, const weir_fixed_part *p, const float *x, float *value,
+                  void *bits)
 {
     const qsgd *s = self;
     double sum = sqrt(weir_vec_best()->sumsq(x, p->n));

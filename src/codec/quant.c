@@ -21,9 +21,9 @@ const weir_quant *weir_quant_of(const char *isa)
 
 const weir_quant *weir_quant_best(void) { return weir_quant_of(weir_vec_best()->isa); }
 
-weir_lows weir_lows_of(int b)
+weir_rice_lows weir_rice_lows_of(int b)
 {
-    weir_lows l = {.b = b};
+    weir_rice_lows l = {.b = b};
 
     for (int k = 0; k < 8; k++) {
         l.shift[k] = (uint32_t)(k * (b + 1) % 8);

@@ -7,16 +7,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Where low parts of eight words lie, b + 1 bits each, b at most WEIR_LOWS_BITS: four bytes each
- * out of the 16 from the first on, and, for the last four, out of those from byte (b + 1) / 2 on;
- * shifted. */
-enum { WEIR_LOWS_BITS = 24, WEIR_LOWS_MORE = 16 };
-typedef struct weir_lows {
+/* Where low parts of eight words lie, b + 1 bits each, b at most WEIR_RICE_LOWS_BITS: four bytes
+ * each out of the 16 from the first on, and, for the last four, out of those from byte (b + 1) / 2
+ * on; shifted. */
+enum { WEIR_RICE_LOWS_BITS = 24, WEIR_RICE_LOWS_MORE = 16 };
+typedef struct weir_rice_lows {
     unsigned char byte[8][4];
     uint32_t shift[8];
     int b;
-} weir_lows;
-weir_lows weir_lows_of(int b);
+} weir_rice_lows;
+weir_rice_lows weir_rice_lows_of(int b);
 
 typedef struct weir_quant {
     const char *isa;
@@ -39,16 +39,16 @@ typedef struct weir_quant {
     void (*draw)(int8_t *level, const float *x, float factor, int most, uint64_t key, uint64_t at,
                  size_t n);
     /* Eight words of rice.h: high[i] is the high parts' sum since the first word of all, `before`
-     * the low parts' sum of the words before these eight. May read up to WEIR_LOWS_MORE bytes
+     * the low parts' sum of the words before these eight. May read up to WEIR_RICE_LOWS_MORE bytes
      * beyond their low parts. The sum of these eight low parts alone */
     uint32_t (*unrice)(uint32_t *word, const uint32_t *high, const unsigned char *low,
-                       const weir_lows *, uint32_t before);
+                       const weir_rice_lows *, uint32_t before);
     float (*dot)(const float *x, const float *y, size_t n);
 } weir_quant;
 
-static inline size_t weir_bits_bytes(size_t n) { return (n + 31) / 32 * 4; }
+static inline size_t weir_quant_bits_bytes(size_t n) { return (n + 31) / 32 * 4; }
 /* 0 of none, and of what is not finite: that is the feed's to notice. */
-static inline float weir_mean(double sum, size_t n)
+static inline float weir_quant_mean(double sum, size_t n)
 {
     float m = n ? (float)(sum / (double)n) : 0;
 

@@ -284,7 +284,7 @@ static void add_bits(float *restrict y, const uint32_t *restrict bits, float zer
 /* ---- words ---- */
 
 static uint32_t unrice(uint32_t *word, const uint32_t *high, const unsigned char *low,
-                       const weir_lows *l, uint32_t before)
+                       const weir_rice_lows *l, uint32_t before)
 {
     const int b = l->b;
 #ifdef __AVX2__

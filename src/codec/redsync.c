@@ -11,7 +11,7 @@
  * held back (error=keep), or dropped with the rest, as the paper seems to do (error=drop). The
  * output layer, whose few numbers matter most, is sent as it is.
  *
- * Body: places.h, valued unless quantised, part by part. */
+ * Body: indices.h, valued unless quantised, part by part. */
 #include "codec/sieve.h"
 #include "codec/sparse.h"
 #include "core/vec.h"
@@ -56,7 +56,7 @@ static size_t usual(const void *self, size_t n, size_t k)
 {
     const redsync *s = self;
 
-    return weir_places_usual(n, searches(s, n) ? k + k / 3 : k, !s->quantise, s->rice);
+    return weir_indices_usual(n, searches(s, n) ? k + k / 3 : k, !s->quantise, s->rice);
 }
 
 /* ---- selection, among what the sieve has put aside ---- */
@@ -119,7 +119,7 @@ static bool quantises(const redsync *s, int v)
 }
 
 /* Chooses what is sent of a tensor; x is made, and nothing taken from it yet. */
-static void choose(redsync *s, weir_feed *f, int v, weir_turn turn, size_t k, int side)
+static void choose(redsync *s, weir_feed *f, int v, weir_when when, size_t k, int side)
 {
     const weir_view *w = &s->sparse.bucket->view[v];
     size_t n = weir_view_length(w);
@@ -127,17 +127,17 @@ static void choose(redsync *s, weir_feed *f, int v, weir_turn turn, size_t k, in
     weir_sieve *q = &s->sieve;
     float *next = &s->sparse.next[v];
 
-    if (search && !quantises(s, v) && s->sparse.now[v] > 0 && turn.step % (uint64_t)s->reuse) {
+    if (search && !quantises(s, v) && s->sparse.now[v] > 0 && when.step % (uint64_t)s->reuse) {
         weir_sieve_over(q, f, w, *next = s->sparse.now[v], side);
         if (q->count && q->count <= q->room) {
             weir_sieve_thin(q, 2 * k < n ? 2 * k : n);
             return;
         }
     } else
-        weir_sieve_share(q, f, w, turn, fmin(1, MORE * (double)k / (double)n), side);
+        weir_sieve_largest(q, f, w, when, fmin(1, MORE * (double)k / (double)n), side);
     *next = 0;
     if (q->count < k || q->count > q->room)
-        weir_sieve_exact(q, weir_feed_place(f, w->at), n, k, side);
+        weir_sieve_exact(q, weir_feed_pointer(f, w->at), n, k, side);
     else if (!search)
         by_trimming(q, k);
     else if ((*next = by_search(q, k)) > 0)
@@ -150,7 +150,7 @@ static void choose(redsync *s, weir_feed *f, int v, weir_turn turn, size_t k, in
 static float take(redsync *s, weir_feed *f, size_t at, bool quantise)
 {
     const weir_sieve *q = &s->sieve;
-    float *x = weir_feed_place(f, at), mean;
+    float *x = weir_feed_pointer(f, at), mean;
     double sum = 0;
 
     for (size_t k = 0; k < q->count; k++)
@@ -158,15 +158,15 @@ static float take(redsync *s, weir_feed *f, size_t at, bool quantise)
     mean = q->count ? (float)(sum / (double)q->count) : 0;
     for (size_t k = 0; k < q->count; k++) {
         size_t i = q->word[k] >> 1;
-        weir_places_ask(q->word, q->count, k, x);
+        weir_indices_ask(q->word, q->count, k, x);
         x[i] = quantise && s->error == KEEP ? x[i] - (q->word[k] & 1 ? -mean : mean) : 0;
         weir_feed_sent(f, at + i);
     }
     return mean;
 }
 
-static weir_places write(void *self, weir_turn turn, weir_feed *f, int v, double density,
-                         unsigned char *to)
+static weir_indices write(void *self, weir_when when, weir_feed *f, int v, double density,
+                          unsigned char *to)
 {
     redsync *s = self;
     const weir_view *w = &s->sparse.bucket->view[v];
@@ -174,10 +174,10 @@ static weir_places write(void *self, weir_turn turn, weir_feed *f, int v, double
     bool quantise = quantises(s, v);
     float mean;
 
-    choose(s, f, v, turn, weir_codec_share(density, n), quantise ? (turn.step % 2 ? -1 : 1) : 0);
+    choose(s, f, v, when, weir_codec_count(density, n), quantise ? (when.step % 2 ? -1 : 1) : 0);
     mean = take(s, f, w->at, quantise);
-    return weir_places_write(s->sieve.word, s->sieve.count, n, quantise ? NULL : s->sieve.value,
-                             quantise ? mean : 0, s->rice, to, 4 * s->sieve.count);
+    return weir_indices_write(s->sieve.word, s->sieve.count, n, quantise ? NULL : s->sieve.value,
+                              quantise ? mean : 0, s->rice, to, 4 * s->sieve.count);
 }
 
 /* ---- the verbs ---- */

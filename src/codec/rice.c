@@ -70,9 +70,9 @@ static void write_lows(const uint32_t *word, size_t count, int b, unsigned char 
     uint32_t before = 0, mask = (1u << b) - 1;
 
     for (size_t i = 0; i < count; i++) {
-        uint32_t place = word[i] >> 1;
-        put(&w, ((place - before) & mask) | (uint64_t)(word[i] & 1) << b, (unsigned)b + 1);
-        before = place;
+        uint32_t index = word[i] >> 1;
+        put(&w, ((index - before) & mask) | (uint64_t)(word[i] & 1) << b, (unsigned)b + 1);
+        before = index;
     }
     put_last(&w);
 }
@@ -85,8 +85,8 @@ static unsigned char *write_highs(const uint32_t *word, size_t count, int b, uns
     uint32_t before = 0;
 
     for (size_t i = 0; i < count; i++) {
-        uint32_t place = word[i] >> 1, high = (place - before) >> b;
-        before = place;
+        uint32_t index = word[i] >> 1, high = (index - before) >> b;
+        before = index;
         if (8 * (uint64_t)(end - w.at) < (uint64_t)w.n + high + 1)
             return NULL;
         for (; high >= 32; high -= 32)
@@ -109,7 +109,7 @@ size_t weir_rice_write(const uint32_t *word, size_t count, int b, unsigned char 
 
 /* ---- reading ---- */
 
-_Static_assert(WEIR_HAND == sizeof(((weir_lows *)0)->shift) / sizeof(uint32_t),
+_Static_assert(WEIR_RICE_GROUP == sizeof(((weir_rice_lows *)0)->shift) / sizeof(uint32_t),
                "a hand is what unrice takes");
 
 weir_rice weir_rice_begin(const unsigned char *at, size_t bytes, size_t words, int b, size_t n)
@@ -120,7 +120,7 @@ weir_rice weir_rice_begin(const unsigned char *at, size_t bytes, size_t words, i
                    .n = n,
                    .b = b,
                    .next = lows_bytes(words, b),
-                   .lows = weir_lows_of(b),
+                   .lows = weir_rice_lows_of(b),
                    .quant = weir_quant_best()};
 
     /* a look counts the eight bytes before it as passed; before the first there are none */
@@ -140,18 +140,18 @@ static inline uint64_t look(const weir_rice *r, size_t from)
     return bits;
 }
 
-static size_t hand(const weir_rice *r, size_t from)
+static size_t group_size(const weir_rice *r, size_t from)
 {
-    return r->words - from < WEIR_HAND ? r->words - from : WEIR_HAND;
+    return r->words - from < WEIR_RICE_GROUP ? r->words - from : WEIR_RICE_GROUP;
 }
 
 /* The next high parts, each with those of all words before it: the zeros before its one. Whether
  * there are so many, none of them too high for n. */
 static bool find(weir_rice *r)
 {
-    uint32_t *high = r->high[r->found / WEIR_HAND % 2];
+    uint32_t *high = r->high[r->found / WEIR_RICE_GROUP % 2];
     uint64_t bits = r->look, zeros = r->zeros, sum = 0;
-    size_t some = hand(r, r->found);
+    size_t some = group_size(r, r->found);
 
     for (size_t i = 0; i < some; i++) {
         for (; !bits; r->next += LOOK, zeros += 8 * LOOK) {
@@ -185,15 +185,15 @@ static uint64_t read_slowly(const weir_rice *r, const uint32_t *high, uint32_t *
 
 bool weir_rice_read(weir_rice *r, uint32_t *word)
 {
-    const uint32_t *high = r->high[r->read / WEIR_HAND % 2];
-    size_t some = hand(r, r->read), byte = r->read / WEIR_HAND * ((size_t)r->b + 1);
+    const uint32_t *high = r->high[r->read / WEIR_RICE_GROUP % 2];
+    size_t some = group_size(r, r->read), byte = r->read / WEIR_RICE_GROUP * ((size_t)r->b + 1);
 
     if (!some)
         return true;
     if ((r->found == r->read && !find(r)) || !find(r))
         return false;
-    if (some == WEIR_HAND && r->b <= WEIR_LOWS_BITS &&
-        byte + (size_t)r->b + 1 + WEIR_LOWS_MORE <= r->bytes)
+    if (some == WEIR_RICE_GROUP && r->b <= WEIR_RICE_LOWS_BITS &&
+        byte + (size_t)r->b + 1 + WEIR_RICE_LOWS_MORE <= r->bytes)
         r->low_sum += r->quant->unrice(word, high, r->at + byte, &r->lows, (uint32_t)r->low_sum);
     else
         r->low_sum += read_slowly(r, high, word, some);

@@ -23,24 +23,24 @@ size_t weir_rice_write(const uint32_t *word, size_t count, int b, unsigned char 
 /* A reader of words one after the other, a hand of them at a time. High parts are found a hand
  * ahead: they are written one by one and read all at once, which waits for the writes if these are
  * recent. */
-enum { WEIR_HAND = 8 };
+enum { WEIR_RICE_GROUP = 8 };
 typedef struct weir_rice {
     const unsigned char *at;
     size_t bytes, words, n;
     int b;
     size_t read, found; /* words; words whose high parts are known */
-    uint32_t high[2][WEIR_HAND];
+    uint32_t high[2][WEIR_RICE_GROUP];
     size_t next; /* byte of high parts to look at */
     /* the eight bytes before it; the ones of words that were found are taken away */
     uint64_t look;
     uint64_t zeros;   /* of high parts before these eight bytes */
     uint64_t low_sum; /* low parts of all words read */
-    weir_lows lows;
+    weir_rice_lows lows;
     const weir_quant *quant;
 } weir_rice;
 /* At these bytes, that hold so many words, of places below n, and perhaps zeros. */
 weir_rice weir_rice_begin(const unsigned char *, size_t bytes, size_t words, int b, size_t n);
-/* The next WEIR_HAND words, fewer at the end. Whether they were there, all of places below n; if
- * not, there is nothing more to read. */
+/* The next WEIR_RICE_GROUP words, fewer at the end. Whether they were there, all of places below n;
+ * if not, there is nothing more to read. */
 bool weir_rice_read(weir_rice *, uint32_t *word);
 #endif

@@ -50,34 +50,36 @@ float weir_select(float *x, size_t n, size_t k)
     return x[at];
 }
 
-static size_t draw(const weir_feed *f, size_t at, size_t n, uint64_t turn, int side, float *to,
+static size_t draw(const weir_feed *f, size_t at, size_t n, uint64_t when, int side, float *to,
                    size_t most)
 {
     size_t stride = n / most + 1, k = 0;
 
-    for (size_t i = (size_t)(turn * 0x9e3779b97f4a7c15ull >> 33) % stride; i < n; i += stride) {
+    for (size_t i = (size_t)(when * 0x9e3779b97f4a7c15ull >> 33) % stride; i < n; i += stride) {
         float x = weir_feed_at(f, at + i);
         to[k++] = side && x * (float)side <= 0 ? 0 : fabsf(x);
     }
     return k;
 }
 
-weir_sampled weir_select_share(const weir_feed *f, size_t at, size_t n, uint64_t turn, int side,
-                               double share, float *sample)
+weir_select_sampled weir_select_level(const weir_feed *f, size_t at, size_t n, uint64_t when,
+                                      int side, double portion, float *sample)
 {
-    size_t want = (size_t)(HITS / share), k;
-    weir_sampled s = {0};
+    size_t want = (size_t)(HITS / portion), k;
+    weir_select_sampled s = {0};
     double sum = 0;
 
-    want = want < LEAST_SAMPLE ? LEAST_SAMPLE : want > WEIR_SAMPLE ? WEIR_SAMPLE : want;
-    n = draw(f, at, n, turn, side, sample, want);
+    want = want < LEAST_SAMPLE         ? LEAST_SAMPLE
+           : want > WEIR_SELECT_SAMPLE ? WEIR_SELECT_SAMPLE
+                                       : want;
+    n = draw(f, at, n, when, side, sample, want);
     for (size_t i = 0; i < n; i++) {
         sum += (double)sample[i];
         s.most = sample[i] > s.most ? sample[i] : s.most;
     }
     s.mean = n ? (float)(sum / (double)n) : 0;
-    k = (size_t)(share * (double)n + 0.5);
-    s.place = k < 1 ? 1 : k > n ? n : k;
-    s.level = n ? weir_select(sample, n, s.place) : 0;
+    k = (size_t)(portion * (double)n + 0.5);
+    s.index = k < 1 ? 1 : k > n ? n : k;
+    s.level = n ? weir_select(sample, n, s.index) : 0;
     return s;
 }

@@ -7,7 +7,7 @@ enum { SPARE = 1024, TIMES = 6 };
 
 weir_err weir_sieve_make(weir_sieve *s, size_t n, double density, weir_arena *arena)
 {
-    size_t room = TIMES * weir_codec_share(density, n) + SPARE;
+    size_t room = TIMES * weir_codec_count(density, n) + SPARE;
 
     s->room = room < n ? room : n;
     if (!n)
@@ -15,9 +15,9 @@ weir_err weir_sieve_make(weir_sieve *s, size_t n, double density, weir_arena *ar
     s->word = WEIR_NEW(arena, uint32_t, s->room);
     s->value = WEIR_NEW(arena, float, s->room);
     s->size = WEIR_NEW(arena, float, n); /* of all, when selection is exact */
-    s->tile.word = WEIR_NEW(arena, uint32_t, WEIR_TILE + WEIR_SIFT_SPARE);
-    s->tile.value = WEIR_NEW(arena, float, WEIR_TILE + WEIR_SIFT_SPARE);
-    s->sample = WEIR_NEW(arena, float, WEIR_SAMPLE);
+    s->tile.word = WEIR_NEW(arena, uint32_t, WEIR_FEED_TILE + WEIR_VEC_SIFT_SPARE);
+    s->tile.value = WEIR_NEW(arena, float, WEIR_FEED_TILE + WEIR_VEC_SIFT_SPARE);
+    s->sample = WEIR_NEW(arena, float, WEIR_SELECT_SAMPLE);
     return s->word && s->value && s->size && s->tile.word && s->tile.value && s->sample
                ? WEIR_OK
                : weir_fail_nomem((2 * s->room + n) * sizeof(float));
@@ -35,13 +35,13 @@ static void put_aside(weir_sieve *s, uint32_t word, float x)
 
 void weir_sieve_over(weir_sieve *s, weir_feed *f, const weir_view *v, float least, int side)
 {
-    const weir_sifted *t = &s->tile;
+    const weir_vec_sifted *t = &s->tile;
     size_t n = weir_view_length(v);
 
     s->count = 0;
     s->most = 0;
-    for (size_t k = 0; k < n; k += WEIR_TILE) {
-        size_t some = n - k < WEIR_TILE ? n - k : WEIR_TILE;
+    for (size_t k = 0; k < n; k += WEIR_FEED_TILE) {
+        size_t some = n - k < WEIR_FEED_TILE ? n - k : WEIR_FEED_TILE;
         weir_feed_sift(f, v->at + k, some, s->count <= s->room ? least : INFINITY, 0, &s->tile);
         for (size_t h = 0; h < t->count; h++)
             if (!side || t->value[h] * (float)side > 0)
@@ -49,11 +49,11 @@ void weir_sieve_over(weir_sieve *s, weir_feed *f, const weir_view *v, float leas
     }
 }
 
-void weir_sieve_share(weir_sieve *s, weir_feed *f, const weir_view *v, weir_turn turn, double share,
-                      int side)
+void weir_sieve_largest(weir_sieve *s, weir_feed *f, const weir_view *v, weir_when when,
+                        double portion, int side)
 {
-    weir_sampled said =
-        weir_select_share(f, v->at, weir_view_length(v), turn.step, side, share, s->sample);
+    weir_select_sampled said =
+        weir_select_level(f, v->at, weir_view_length(v), when.step, side, portion, s->sample);
 
     s->mean = said.mean;
     weir_sieve_over(s, f, v, said.level, side);

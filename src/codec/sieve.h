@@ -14,7 +14,7 @@ typedef struct weir_sieve {
     float mean, most; /* of the sample's |x|; of what was put aside */
     float *size;      /* room for |x| of them */
     /* of its own */
-    weir_sifted tile;
+    weir_vec_sifted tile;
     float *sample;
 } weir_sieve;
 
@@ -22,8 +22,8 @@ typedef struct weir_sieve {
 weir_err weir_sieve_make(weir_sieve *, size_t n, double density, weir_arena *);
 /* Puts aside about `share` of the tensor's elements, the largest. side 1: only those above 0; -1:
  * only those below; 0: both. */
-void weir_sieve_share(weir_sieve *, weir_feed *, const weir_view *, weir_turn, double share,
-                      int side);
+void weir_sieve_largest(weir_sieve *, weir_feed *, const weir_view *, weir_when, double portion,
+                        int side);
 /* The same with all that are larger than `least`. */
 void weir_sieve_over(weir_sieve *, weir_feed *, const weir_view *, float least, int side);
 /* The k largest of all (ties: the first), none of them 0, where a sieve was too fine or too coarse,

@@ -8,13 +8,14 @@
 
 static const weir_opt options[] = {WEIR_FEEDBACK("yes", "yes", "0.5"), {0}};
 
-static void write(const void *self, const weir_part *p, const float *x, float *value, void *bits)
+static void write(const void *self, const weir_fixed_part *p, const float *x, float *value,
+                  void *bits)
 {
     double below, above;
 
     (void)self;
     weir_quant_best()->to_bits(bits, x, p->n, &below, &above);
-    *value = weir_mean(above - below, p->n);
+    *value = weir_quant_mean(above - below, p->n);
 }
 
 static void add(const void *self, const float *value, const void *bits, size_t n, float *acc)

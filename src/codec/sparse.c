@@ -24,14 +24,14 @@ double weir_sparse_densest(const weir_sparse *s)
 
 size_t weir_sparse_twice(const weir_sparse *s, size_t n)
 {
-    size_t k = 2 * weir_codec_share(weir_sparse_densest(s), n);
+    size_t k = 2 * weir_codec_count(weir_sparse_densest(s), n);
 
     return k < n ? k : n;
 }
 
 static size_t head(const weir_sparse *s)
 {
-    return WEIR_MESSAGE_HEAD + (size_t)s->bucket->views * sizeof(weir_places);
+    return WEIR_MESSAGE_HEAD + (size_t)s->bucket->views * sizeof(weir_indices);
 }
 
 size_t weir_sparse_bound(const void *self)
@@ -44,48 +44,48 @@ size_t weir_sparse_bound(const void *self)
     return bytes;
 }
 
-size_t weir_sparse_usual(const void *self, weir_turn turn)
+size_t weir_sparse_usual(const void *self, weir_when when)
 {
     const weir_sparse *s = self;
-    double density = weir_codec_density(&s->feedback, turn, s->density);
+    double density = weir_codec_density(&s->feedback, when, s->density);
     size_t bytes = head(s);
 
     for (int v = 0; v < s->bucket->views; v++) {
         size_t n = weir_view_length(&s->bucket->view[v]);
-        bytes += s->way->usual(s, n, weir_codec_share(density, n));
+        bytes += s->way->usual(s, n, weir_codec_count(density, n));
     }
     return bytes;
 }
 
-weir_err weir_sparse_encode(void *self, weir_turn turn, weir_feed *f, void *msg, size_t *len)
+weir_err weir_sparse_encode(void *self, weir_when when, weir_feed *f, void *msg, size_t *len)
 {
     const weir_sparse *s = self;
     const weir_bucket *b = s->bucket;
-    double density = weir_codec_density(&s->feedback, turn, s->density);
-    weir_places *rows = weir_places_rows(msg);
+    double density = weir_codec_density(&s->feedback, when, s->density);
+    weir_indices *rows = weir_indices_rows(msg);
     unsigned char *to = (unsigned char *)(rows + b->views);
 
     for (int v = 0; v < b->views; v++) {
-        rows[v] = s->way->write(self, turn, f, v, density, to);
+        rows[v] = s->way->write(self, when, f, v, density, to);
         to += rows[v].bytes;
     }
     *len = weir_message_head(msg, s->codec, b->n, (size_t)(to - (unsigned char *)rows));
     return WEIR_OK;
 }
 
-weir_err weir_sparse_decode(void *self, weir_turn turn, const void *msg, size_t len, float *acc)
+weir_err weir_sparse_decode(void *self, weir_when when, const void *msg, size_t len, float *acc)
 {
     const weir_sparse *s = self;
 
-    (void)turn;
-    return weir_places_decode(s->codec, s->bucket, msg, len, acc);
+    (void)when;
+    return weir_indices_decode(s->codec, s->bucket, msg, len, acc);
 }
 
-void weir_sparse_told(const void *self, const void *msg, weir_told *to)
+void weir_sparse_stats(const void *self, const void *msg, weir_codec_stats *to)
 {
     const weir_sparse *s = self;
-    const weir_places *row =
-        (const weir_places *)(const void *)((const char *)msg + WEIR_MESSAGE_HEAD);
+    const weir_indices *row =
+        (const weir_indices *)(const void *)((const char *)msg + WEIR_MESSAGE_HEAD);
 
     to->sent = 0;
     for (int v = 0; v < s->bucket->views; v++) {

@@ -1,9 +1,9 @@
 /* sparse.h - inside codec/: what the codecs that send single elements have in common. Each tensor
- * of the bucket has a part of the message (places.h), and a number that is kept from step to
+ * of the bucket has a part of the message (indices.h), and a number that is kept from step to
  * step. */
 #ifndef WEIR_CODEC_SPARSE_H
 #define WEIR_CODEC_SPARSE_H
-#include "codec/places.h"
+#include "codec/indices.h"
 
 /* The private state of each begins with it. */
 typedef struct weir_sparse {
@@ -20,8 +20,8 @@ typedef struct weir_sparse_way {
     size_t (*room)(const void *self, size_t n);
     /* and of a usual one, where about k of them are to be sent */
     size_t (*usual)(const void *self, size_t n, size_t k);
-    weir_places (*write)(void *self, weir_turn, weir_feed *, int view, double density,
-                         unsigned char *to);
+    weir_indices (*write)(void *self, weir_when, weir_feed *, int view, double density,
+                          unsigned char *to);
     bool threshold; /* a part's value is one, for the log */
 } weir_sparse_way;
 
@@ -47,7 +47,7 @@ typedef struct weir_sparse_way {
 #define WEIR_SPARSE                                                                          \
     .combine = WEIR_COMBINE_GATHER, .rounds = 1, .sparse = true, .bound = weir_sparse_bound, \
     .usual = weir_sparse_usual, .encode = weir_sparse_encode, .decode = weir_sparse_decode,  \
-    .told = weir_sparse_told
+    .stats = weir_sparse_stats
 
 /* Numbers begin with `first`. */
 weir_err weir_sparse_init(weir_sparse *, const weir_codec *, const weir_sparse_way *,
@@ -57,9 +57,9 @@ weir_err weir_sparse_init(weir_sparse *, const weir_codec *, const weir_sparse_w
 double weir_sparse_densest(const weir_sparse *);
 size_t weir_sparse_twice(const weir_sparse *, size_t n);
 size_t weir_sparse_bound(const void *self);
-size_t weir_sparse_usual(const void *self, weir_turn);
-weir_err weir_sparse_encode(void *self, weir_turn, weir_feed *, void *msg, size_t *len);
-weir_err weir_sparse_decode(void *self, weir_turn, const void *msg, size_t len, float *acc);
-void weir_sparse_told(const void *self, const void *msg, weir_told *);
+size_t weir_sparse_usual(const void *self, weir_when);
+weir_err weir_sparse_encode(void *self, weir_when, weir_feed *, void *msg, size_t *len);
+weir_err weir_sparse_decode(void *self, weir_when, const void *msg, size_t len, float *acc);
+void weir_sparse_stats(const void *self, const void *msg, weir_codec_stats *);
 void weir_sparse_keep(void *self);
 #endif

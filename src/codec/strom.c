@@ -5,7 +5,7 @@
  * at passes, and lifted while most of those that are sent keep more than it back: they could not
  * drain.
  *
- * Body: places.h, with value = threshold; an element that sends several quanta stands as often.
+ * Body: indices.h, with value = threshold; an element that sends several quanta stands as often.
  * Cells are taken where they are shorter. */
 #include "codec/select.h"
 #include "codec/sparse.h"
@@ -21,7 +21,7 @@ typedef struct strom {
     int pack, per;
     int cell; /* bits that hold a number of quanta */
     uint32_t *word;
-    weir_sifted tile;
+    weir_vec_sifted tile;
     float *sample;
     bool inclusive;     /* what equals the threshold is sent, too */
     float shared;       /* per=bucket: the threshold of this turn */
@@ -47,7 +47,7 @@ static const weir_opt options[] = {
 /* Never more than the cells: words are given up when they get longer. */
 static size_t room(const void *self, size_t n)
 {
-    return weir_cells_bytes(n, ((const strom *)self)->cell);
+    return weir_indices_cells_bytes(n, ((const strom *)self)->cell);
 }
 
 /* As many words are kept before cells take over: those that are as long as the cells; by rice they
@@ -55,14 +55,15 @@ static size_t room(const void *self, size_t n)
 static size_t most_words(const strom *s, size_t n)
 {
     size_t plain = room(s, n) / 4,
-           packed = s->pack == WEIR_PLACES_RICE ? weir_sparse_twice(&s->sparse, n) : 0;
+           packed = s->pack == WEIR_INDICES_RICE ? weir_sparse_twice(&s->sparse, n) : 0;
 
     return plain > packed ? plain : packed;
 }
 
 static size_t usual(const void *self, size_t n, size_t k)
 {
-    size_t words = weir_places_usual(n, k, false, ((const strom *)self)->pack == WEIR_PLACES_RICE),
+    size_t words =
+               weir_indices_usual(n, k, false, ((const strom *)self)->pack == WEIR_INDICES_RICE),
            cells = room(self, n);
 
     return words < cells ? words : cells;
@@ -84,7 +85,7 @@ static void to_cells(part *p)
 {
     memset(p->to, 0, room(p->s, p->n));
     for (size_t k = 0; k < p->words; k++)
-        weir_cells_add(p->to, p->s->cell, p->s->word[k] >> 1, p->s->word[k] & 1 ? -1 : 1);
+        weir_indices_cells_add(p->to, p->s->cell, p->s->word[k] >> 1, p->s->word[k] & 1 ? -1 : 1);
     p->cells = true;
 }
 
@@ -93,7 +94,7 @@ static void push(part *p, uint32_t word, int quanta)
     if (!p->cells && p->words + (size_t)quanta > p->most)
         to_cells(p);
     if (p->cells)
-        weir_cells_add(p->to, p->s->cell, word >> 1, word & 1 ? -quanta : quanta);
+        weir_indices_cells_add(p->to, p->s->cell, word >> 1, word & 1 ? -quanta : quanta);
     else
         for (int q = 0; q < quanta; q++)
             p->s->word[p->words + (size_t)q] = word;
@@ -116,7 +117,7 @@ static int take(part *p, float x, float *left)
 }
 
 /* The usual case: one quantum each, and room for all. */
-static void push_all(part *p, const weir_sifted *t, uint32_t first)
+static void push_all(part *p, const weir_vec_sifted *t, uint32_t first)
 {
     uint32_t *to = p->s->word + p->words;
 
@@ -129,8 +130,8 @@ static void push_all(part *p, const weir_sifted *t, uint32_t first)
 
 static void write_tile(part *p, weir_feed *f, size_t at, size_t from, size_t n)
 {
-    const weir_sifted *t = &p->s->tile;
-    float *left = weir_feed_place(f, at);
+    const weir_vec_sifted *t = &p->s->tile;
+    float *left = weir_feed_pointer(f, at);
 
     weir_feed_sift(f, at + from, n, p->least, p->tau, &p->s->tile);
     if (p->s->quanta == 1 && !p->cells && p->words + t->count <= p->most) {
@@ -146,27 +147,27 @@ static void write_tile(part *p, weir_feed *f, size_t at, size_t from, size_t n)
 /* What the density aimed at passes, by a sample of n elements. Where that is the largest of a small
  * tensor, of one with few elements other than 0, or of one whose elements are all alike, it passes
  * itself: nothing else ever would. */
-static float sampled(strom *s, const weir_feed *f, size_t at, size_t n, weir_turn turn,
+static float sampled(strom *s, const weir_feed *f, size_t at, size_t n, weir_when when,
                      double density)
 {
-    weir_sampled said = weir_select_share(f, at, n, turn.step, 0, density, s->sample);
+    weir_select_sampled said = weir_select_level(f, at, n, when.step, 0, density, s->sample);
 
     s->inclusive = said.level <= 0 || (said.level >= said.most &&
-                                       (said.place == 1 || said.mean >= 0.999f * said.most));
+                                       (said.index == 1 || said.mean >= 0.999f * said.most));
     return said.level > 0 ? said.level : said.most;
 }
 
 /* A bucket's is read off before its first part is sent. */
-static float threshold(strom *s, const weir_feed *f, int view, weir_turn turn, double density)
+static float threshold(strom *s, const weir_feed *f, int view, weir_when when, double density)
 {
     const weir_view *v = &s->sparse.bucket->view[view];
 
     if (s->tau > 0)
         return (float)s->tau * (f->unit > 0 ? f->unit : 1);
     if (s->per == PER_TENSOR)
-        return s->sparse.now[view] * sampled(s, f, v->at, weir_view_length(v), turn, density);
+        return s->sparse.now[view] * sampled(s, f, v->at, weir_view_length(v), when, density);
     if (view == 0)
-        s->shared = s->sparse.now[0] * sampled(s, f, 0, s->sparse.bucket->n, turn, density);
+        s->shared = s->sparse.now[0] * sampled(s, f, 0, s->sparse.bucket->n, when, density);
     return s->shared;
 }
 
@@ -187,12 +188,12 @@ static void lift(strom *s, const part *p, int view)
         s->sparse.next[v] = lifted(s->over, s->words, s->sparse.now[v]);
 }
 
-static weir_places write(void *self, weir_turn turn, weir_feed *f, int v, double density,
-                         unsigned char *to)
+static weir_indices write(void *self, weir_when when, weir_feed *f, int v, double density,
+                          unsigned char *to)
 {
     strom *s = self;
     const weir_view *view = &s->sparse.bucket->view[v];
-    float tau = threshold(s, f, v, turn, density);
+    float tau = threshold(s, f, v, when, density);
     part p = {.s = s,
               .n = weir_view_length(view),
               .most = most_words(s, weir_view_length(view)),
@@ -200,21 +201,21 @@ static weir_places write(void *self, weir_turn turn, weir_feed *f, int v, double
               .to = to};
 
     p.least = s->inclusive && tau > 0 ? nextafterf(tau, 0) : p.tau;
-    for (size_t k = 0; k < p.n; k += WEIR_TILE)
-        write_tile(&p, f, view->at, k, p.n - k < WEIR_TILE ? p.n - k : WEIR_TILE);
+    for (size_t k = 0; k < p.n; k += WEIR_FEED_TILE)
+        write_tile(&p, f, view->at, k, p.n - k < WEIR_FEED_TILE ? p.n - k : WEIR_FEED_TILE);
     lift(s, &p, v);
     if (!p.cells) {
-        weir_places r = weir_places_write(s->word, p.words, p.n, NULL, tau,
-                                          s->pack == WEIR_PLACES_RICE, to, room(s, p.n));
-        if (r.how != WEIR_PLACES_CELLS)
+        weir_indices r = weir_indices_write(s->word, p.words, p.n, NULL, tau,
+                                            s->pack == WEIR_INDICES_RICE, to, room(s, p.n));
+        if (r.how != WEIR_INDICES_CELLS)
             return r;
         to_cells(&p);
     }
-    return (weir_places){.value = tau,
-                         .words = (uint32_t)p.words,
-                         .how = WEIR_PLACES_CELLS,
-                         .bits = (uint8_t)s->cell,
-                         .bytes = (uint32_t)room(s, p.n)};
+    return (weir_indices){.value = tau,
+                          .words = (uint32_t)p.words,
+                          .how = WEIR_INDICES_CELLS,
+                          .bits = (uint8_t)s->cell,
+                          .bytes = (uint32_t)room(s, p.n)};
 }
 
 /* ---- the verbs ---- */
@@ -230,9 +231,9 @@ static weir_err init(void *self, const weir_bucket *b, weir_arena *arena)
     if (b->dry)
         return WEIR_OK;
     s->word = WEIR_NEW(arena, uint32_t, most_words(s, most));
-    s->tile.word = WEIR_NEW(arena, uint32_t, WEIR_TILE + WEIR_SIFT_SPARE);
-    s->tile.value = WEIR_NEW(arena, float, WEIR_TILE + WEIR_SIFT_SPARE);
-    s->sample = WEIR_NEW(arena, float, WEIR_SAMPLE);
+    s->tile.word = WEIR_NEW(arena, uint32_t, WEIR_FEED_TILE + WEIR_VEC_SIFT_SPARE);
+    s->tile.value = WEIR_NEW(arena, float, WEIR_FEED_TILE + WEIR_VEC_SIFT_SPARE);
+    s->sample = WEIR_NEW(arena, float, WEIR_SELECT_SAMPLE);
     return s->word && s->tile.word && s->tile.value && s->sample
                ? WEIR_OK
                : weir_fail_nomem(4 * most_words(s, most));

@@ -23,7 +23,7 @@ static const weir_opt options[] = {
     {0},
 };
 
-static float largest(const terngrad *s, const weir_part *p, const float *x)
+static float largest(const terngrad *s, const weir_fixed_part *p, const float *x)
 {
     double clip =
         s->clip > 0 ? s->clip * sqrt(weir_vec_best()->sumsq(x, p->n) / (double)p->n) : INFINITY;
@@ -32,7 +32,8 @@ static float largest(const terngrad *s, const weir_part *p, const float *x)
     return isfinite(most) ? most : 0;
 }
 
-static void write(const void *self, const weir_part *p, const float *x, float *value, void *bits)
+static void write(const void *self, const weir_fixed_part *p, const float *x, float *value,
+                  void *bits)
 {
     float most = *value = largest(self, p, x);
     unsigned char *to = bits;

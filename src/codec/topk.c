@@ -7,7 +7,7 @@
  * Where a sample misleads (nothing passes, or too many to hold) the exact way is taken. Of elements
  * equal to an exact threshold the first are taken, so that k are sent; zeros never are.
  *
- * Body: places.h, valued. */
+ * Body: indices.h, valued. */
 #include "codec/topk.h"
 
 enum { SAMPLED, EXACT, HIERARCHICAL };
@@ -19,42 +19,42 @@ static size_t room(const void *self, size_t n) { return 8 * weir_sparse_twice(se
 
 static size_t usual(const void *self, size_t n, size_t k)
 {
-    return weir_places_usual(n, k, true, ((const weir_topk *)self)->rice);
+    return weir_indices_usual(n, k, true, ((const weir_topk *)self)->rice);
 }
 
 /* Chooses what is sent of a tensor; x is made, and nothing taken from it yet. */
-static void choose(weir_topk *s, weir_feed *f, const weir_view *v, weir_turn turn, double density)
+static void choose(weir_topk *s, weir_feed *f, const weir_view *v, weir_when when, double density)
 {
-    size_t n = weir_view_length(v), k = weir_codec_share(density, n);
+    size_t n = weir_view_length(v), k = weir_codec_count(density, n);
 
     if (s->select == EXACT || k == n) {
         weir_sieve_exact(&s->sieve, weir_feed_whole(f, v->at, n), n, k, 0);
         return;
     }
-    weir_sieve_share(&s->sieve, f, v, turn, density, 0);
+    weir_sieve_largest(&s->sieve, f, v, when, density, 0);
     if (!s->sieve.count || s->sieve.count > s->sieve.room)
-        weir_sieve_exact(&s->sieve, weir_feed_place(f, v->at), n, k, 0);
+        weir_sieve_exact(&s->sieve, weir_feed_pointer(f, v->at), n, k, 0);
     if (s->sieve.count > (s->select == HIERARCHICAL ? k + k / 3 : 2 * k))
         weir_sieve_thin(&s->sieve, k);
 }
 
-static weir_places write(void *self, weir_turn turn, weir_feed *f, int view, double density,
-                         unsigned char *to)
+static weir_indices write(void *self, weir_when when, weir_feed *f, int view, double density,
+                          unsigned char *to)
 {
     weir_topk *s = self;
     const weir_view *v = &s->sparse.bucket->view[view];
     const weir_sieve *q = &s->sieve;
-    float *x = weir_feed_place(f, v->at);
+    float *x = weir_feed_pointer(f, v->at);
 
-    choose(s, f, v, turn, density);
+    choose(s, f, v, when, density);
     for (size_t k = 0; k < q->count; k++) {
         size_t i = q->word[k] >> 1;
-        weir_places_ask(q->word, q->count, k, x);
+        weir_indices_ask(q->word, q->count, k, x);
         x[i] = 0;
         weir_feed_sent(f, v->at + i);
     }
-    return weir_places_write(q->word, q->count, weir_view_length(v), q->value, 0, s->rice, to,
-                             4 * q->count);
+    return weir_indices_write(q->word, q->count, weir_view_length(v), q->value, 0, s->rice, to,
+                              4 * q->count);
 }
 
 weir_err weir_topk_init(weir_topk *s, const weir_codec *codec, const weir_bucket *b,

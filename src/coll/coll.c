@@ -54,20 +54,22 @@ weir_err weir_coll_memory(weir_coll_use *use, weir_group *group, size_t bytes, w
 }
 
 /* What a collective is about, for WEIR_DEBUG=trace,coll and for the record. */
-static weir_leg *begin(const weir_coll_use *use, weir_group *group, const char *verb, size_t bytes)
+static weir_flight_entry *begin(const weir_coll_use *use, weir_group *group, const char *verb,
+                                size_t bytes)
 {
     if (weir_log_on(WEIR_LOG_TRACE, "coll"))
         weir_log(WEIR_LOG_TRACE, "coll", "%s %s, turn %u of group %u: %zu bytes on %d ranks",
-                 use->coll->plug.name, verb, (unsigned)group->turn, group->id, bytes, group->size);
+                 use->coll->plug.name, verb, (unsigned)group->sequence, group->id, bytes,
+                 group->size);
     return weir_flight_begin(group, use->coll->plug.name, verb, bytes);
 }
 
 weir_err weir_allreduce(weir_coll_use *use, weir_group *group, void *buf, size_t units,
                         const weir_sum *sum)
 {
-    weir_leg *leg = begin(use, group, "all-reduce", units * sum->unit);
+    weir_flight_entry *entry = begin(use, group, "all-reduce", units * sum->unit);
 
-    return weir_flight_end(group, leg,
+    return weir_flight_end(group, entry,
                            group->size > 1 ? use->coll->allreduce(use->self, group, buf, units, sum)
                                            : WEIR_OK);
 }
@@ -75,9 +77,9 @@ weir_err weir_allreduce(weir_coll_use *use, weir_group *group, void *buf, size_t
 weir_err weir_reduce_scatter(weir_coll_use *use, weir_group *group, void *buf, size_t units,
                              const weir_sum *sum)
 {
-    weir_leg *leg = begin(use, group, "reduce-scatter", units * sum->unit);
+    weir_flight_entry *entry = begin(use, group, "reduce-scatter", units * sum->unit);
 
-    return weir_flight_end(group, leg,
+    return weir_flight_end(group, entry,
                            group->size > 1
                                ? use->coll->reduce_scatter(use->self, group, buf, units, sum)
                                : WEIR_OK);
@@ -86,18 +88,18 @@ weir_err weir_reduce_scatter(weir_coll_use *use, weir_group *group, void *buf, s
 weir_err weir_allgather(weir_coll_use *use, weir_group *group, void *all, const size_t *off,
                         const size_t *len)
 {
-    weir_leg *leg = begin(use, group, "all-gather", len[group->me]);
+    weir_flight_entry *entry = begin(use, group, "all-gather", len[group->me]);
 
-    return weir_flight_end(group, leg,
+    return weir_flight_end(group, entry,
                            group->size > 1 ? use->coll->allgather(use->self, group, all, off, len)
                                            : WEIR_OK);
 }
 
 weir_err weir_broadcast(weir_coll_use *use, weir_group *group, int root, void *buf, size_t bytes)
 {
-    weir_leg *leg = begin(use, group, "broadcast", bytes);
+    weir_flight_entry *entry = begin(use, group, "broadcast", bytes);
 
-    return weir_flight_end(group, leg,
+    return weir_flight_end(group, entry,
                            group->size > 1
                                ? use->coll->broadcast(use->self, group, root, buf, bytes)
                                : WEIR_OK);
@@ -110,15 +112,15 @@ weir_err weir_alltoall(weir_coll_use *use, weir_group *group, const weir_pieces 
 
     for (int i = 0; i < group->size; i++)
         bytes += out->len[i];
-    weir_leg *leg = begin(use, group, "all-to-all", bytes);
-    return weir_flight_end(group, leg, weir_direct_alltoall(group, out, in));
+    weir_flight_entry *entry = begin(use, group, "all-to-all", bytes);
+    return weir_flight_end(group, entry, weir_direct_alltoall(group, out, in));
 }
 
-weir_err weir_gather(weir_coll_use *use, weir_group *group, int root, const weir_pieces *x)
+weir_err weir_talk_gather_all(weir_coll_use *use, weir_group *group, int root, const weir_pieces *x)
 {
-    weir_leg *leg = begin(use, group, "gather", x->len[group->me]);
+    weir_flight_entry *entry = begin(use, group, "gather", x->len[group->me]);
 
-    return weir_flight_end(group, leg,
+    return weir_flight_end(group, entry,
                            group->size > 1 ? weir_direct_gather(group, root, x) : WEIR_OK);
 }
 

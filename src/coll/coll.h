@@ -59,9 +59,9 @@ typedef struct weir_coll {
     weir_err (*memory)(void *self, weir_group *, size_t bytes, void **);
     /* buf becomes the sum of all members' bufs, on all of them. */
     weir_err (*allreduce)(void *self, weir_group *, void *buf, size_t units, const weir_sum *);
-    /* The same, but member i is sure only of units [weir_cut(units, size, i), weir_cut(units, size,
-     * i + 1)); the rest is garbage. With no units it is a barrier: nobody's ends before everybody's
-     * has begun. */
+    /* The same, but member i is sure only of units [weir_coll_cut(units, size, i),
+     * weir_coll_cut(units, size, i + 1)); the rest is garbage. With no units it is a barrier:
+     * nobody's ends before everybody's has begun. */
     weir_err (*reduce_scatter)(void *self, weir_group *, void *buf, size_t units, const weir_sum *);
     /* Member i contributes len[i] bytes, which lie at all + off[i] on itself before, and on
      * everyone after. len and off are known to all. */
@@ -74,17 +74,17 @@ typedef struct weir_coll {
 } weir_coll;
 
 /* Where piece i of n units cut in `parts` begins. */
-static inline size_t weir_cut(size_t n, int parts, int i)
+static inline size_t weir_coll_cut(size_t n, int parts, int i)
 {
     size_t q = n / (size_t)parts, r = n % (size_t)parts, k = (size_t)i;
     return q * k + (k < r ? k : r);
 }
 
-/* The tag of part `part` of the group's running collective; weir_coll_turn starts the next one.
+/* The tag of part `part` of the group's running collective; weir_coll_sequence starts the next one.
  * Eight bits tell groups apart (mesh.h). */
-static inline uint32_t weir_coll_turn(weir_group *g)
+static inline uint32_t weir_coll_sequence(weir_group *g)
 {
-    return (uint32_t)(g->id & 0xff) << 24 | (g->turn++ & 0xffffff);
+    return (uint32_t)(g->id & 0xff) << 24 | (g->sequence++ & 0xffffff);
 }
 
 /* A collective ready for use: descriptor and private state. It belongs to the group it was opened
@@ -125,7 +125,7 @@ weir_err weir_alltoall(weir_coll_use *, weir_group *, const weir_pieces *out,
 /* Every member's piece reaches `root`, and lies at its place there; the root's own is there
  * already. Who is not the root needs, and says, the place and length of its own piece alone. A
  * piece of nothing takes no message. */
-weir_err weir_gather(weir_coll_use *, weir_group *, int root, const weir_pieces *);
+weir_err weir_talk_gather_all(weir_coll_use *, weir_group *, int root, const weir_pieces *);
 weir_err weir_barrier(weir_coll_use *, weir_group *);
 
 #define X(name) extern const weir_coll weir_coll_##name;

@@ -10,7 +10,7 @@ typedef struct trip {
     int root;                    /* our own piece goes to it alone; -1: each gets one of its own */
     bool dry;
     int posted, sent; /* rounds */
-    weir_op get[WEIR_DIRECT_WINDOW], put[WEIR_DIRECT_WINDOW];
+    weir_net_op get[WEIR_DIRECT_WINDOW], put[WEIR_DIRECT_WINDOW];
 } trip;
 
 /* One message: from or to this member; of nothing: none. */
@@ -45,16 +45,16 @@ static parcel incoming(const trip *t, int k)
 
 static void post(trip *t, int k)
 {
-    weir_op *op = &t->get[k % WEIR_DIRECT_WINDOW];
+    weir_net_op *op = &t->get[k % WEIR_DIRECT_WINDOW];
     parcel a = incoming(t, k);
 
     if (a.bytes)
-        weir_net_recv(t->group->net, a.peer, t->tag, WEIR_EXACT, a.at, a.at ? a.bytes : 0, op);
+        weir_net_recv(t->group->net, a.peer, t->tag, WEIR_TAG_EXACT, a.at, a.at ? a.bytes : 0, op);
 }
 
 static weir_err send(trip *t, int k)
 {
-    weir_op *op = &t->put[k % WEIR_DIRECT_WINDOW];
+    weir_net_op *op = &t->put[k % WEIR_DIRECT_WINDOW];
     parcel a = outgoing(t, k);
 
     if (!a.bytes)
@@ -66,7 +66,7 @@ static weir_err send(trip *t, int k)
 
 static weir_err take(trip *t, int k)
 {
-    weir_op *op = &t->get[k % WEIR_DIRECT_WINDOW];
+    weir_net_op *op = &t->get[k % WEIR_DIRECT_WINDOW];
     parcel a = incoming(t, k);
     weir_err err;
 
@@ -117,10 +117,10 @@ static weir_err go(trip *t)
 /* An operation that was never begun is one that is over. */
 static weir_err travel(trip *t)
 {
-    weir_op *all[2 * WEIR_DIRECT_WINDOW];
+    weir_net_op *all[2 * WEIR_DIRECT_WINDOW];
     weir_err err;
 
-    t->tag = weir_tag(WEIR_CHANNEL_COLL, weir_coll_turn(t->group), 0);
+    t->tag = weir_tag(WEIR_CHANNEL_COLL, weir_coll_sequence(t->group), 0);
     t->dry = weir_net_dry(t->group->net);
     t->posted = t->sent = 1;
     for (int i = 0; i < WEIR_DIRECT_WINDOW; i++) {

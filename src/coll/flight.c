@@ -1,20 +1,24 @@
 /* flight.c - see flight.h. */
 #include "coll/flight.h"
 
-weir_leg *weir_flight_begin(weir_group *g, const char *coll, const char *verb, size_t bytes)
+weir_flight_entry *weir_flight_begin(weir_group *g, const char *coll, const char *verb,
+                                     size_t bytes)
 {
     weir_flight *f = g->flight;
-    weir_leg *l;
+    weir_flight_entry *l;
 
     if (!f)
         return NULL;
-    l = &f->leg[f->legs++ % WEIR_LEGS];
-    *l = (weir_leg){
-        .coll = coll, .verb = verb, .turn = g->turn, .bytes = bytes, .began = weir_net_now(g->net)};
+    l = &f->entry[f->entries++ % WEIR_FLIGHT_ENTRIES];
+    *l = (weir_flight_entry){.coll = coll,
+                             .verb = verb,
+                             .sequence = g->sequence,
+                             .bytes = bytes,
+                             .began = weir_net_now(g->net)};
     return l;
 }
 
-weir_err weir_flight_end(weir_group *g, weir_leg *l, weir_err err)
+weir_err weir_flight_end(weir_group *g, weir_flight_entry *l, weir_err err)
 {
     if (l) {
         l->ended = weir_net_now(g->net);
@@ -23,9 +27,9 @@ weir_err weir_flight_end(weir_group *g, weir_leg *l, weir_err err)
     return err;
 }
 
-static void write_leg(const weir_leg *l, double now, FILE *out)
+static void write_entry(const weir_flight_entry *l, double now, FILE *out)
 {
-    fprintf(out, "turn %u: %s %s of %zu bytes, begun %.6f s ago, ", (unsigned)l->turn, l->coll,
+    fprintf(out, "turn %u: %s %s of %zu bytes, begun %.6f s ago, ", (unsigned)l->sequence, l->coll,
             l->verb, l->bytes, now - l->began);
     if (!l->ended)
         fprintf(out, "under way\n");
@@ -36,8 +40,8 @@ static void write_leg(const weir_leg *l, double now, FILE *out)
 
 void weir_flight_write(const weir_flight *f, double now, FILE *out)
 {
-    uint64_t first = f->legs > WEIR_LEGS ? f->legs - WEIR_LEGS : 0;
+    uint64_t first = f->entries > WEIR_FLIGHT_ENTRIES ? f->entries - WEIR_FLIGHT_ENTRIES : 0;
 
-    for (uint64_t i = first; i < f->legs; i++)
-        write_leg(&f->leg[i % WEIR_LEGS], now, out);
+    for (uint64_t i = first; i < f->entries; i++)
+        write_entry(&f->entry[i % WEIR_FLIGHT_ENTRIES], now, out);
 }

@@ -1,8 +1,8 @@
 /* halves.c - powers of two: halving, its way back, the fold of who is left over, and the dealing
  * out of pieces. */
-#include "coll/parts.h"
+#include "coll/halves.h"
 
-int weir_floor2(int n)
+int weir_halves_floor2(int n)
 {
     int q = 1;
 
@@ -18,40 +18,40 @@ static int member_of(const weir_halves *h, int id)
 
 /* ---- the fold ---- */
 
-weir_halves weir_fold(const weir_group *g)
+weir_halves weir_halves_fold(const weir_group *g)
 {
-    int q = weir_floor2(g->size), fold = g->size - q, id = g->me - fold;
+    int q = weir_halves_floor2(g->size), fold = g->size - q, id = g->me - fold;
 
     if (g->me < 2 * fold)
         id = g->me % 2 ? g->me / 2 : -1;
     return (weir_halves){.fold = fold, .size = q, .whole = q, .id = id};
 }
 
-static weir_leg everything(const weir_talk *t, int member)
+static weir_talk_leg everything(const weir_talk *t, int member)
 {
-    return (weir_leg){.member = member, .bytes = t->units * t->unit};
+    return (weir_talk_leg){.member = member, .bytes = t->units * t->unit};
 }
 
-weir_err weir_fold_in(weir_talk *t, const weir_halves *h)
+weir_err weir_halves_fold_in(weir_talk *t, const weir_halves *h)
 {
     int me = t->group->me;
 
     if (me >= 2 * h->fold)
         return WEIR_OK;
     if (h->id < 0)
-        return weir_talk_swap(t, everything(t, me + 1), WEIR_NO_LEG, WEIR_LAND);
-    return weir_talk_swap(t, WEIR_NO_LEG, everything(t, me - 1), WEIR_BEFORE);
+        return weir_talk_swap(t, everything(t, me + 1), WEIR_TALK_NO_LEG, WEIR_TALK_LAND);
+    return weir_talk_swap(t, WEIR_TALK_NO_LEG, everything(t, me - 1), WEIR_TALK_BEFORE);
 }
 
-weir_err weir_fold_out(weir_talk *t, const weir_halves *h)
+weir_err weir_halves_fold_out(weir_talk *t, const weir_halves *h)
 {
     int me = t->group->me;
 
     if (me >= 2 * h->fold)
         return WEIR_OK;
     if (h->id < 0)
-        return weir_talk_swap(t, WEIR_NO_LEG, everything(t, me + 1), WEIR_LAND);
-    return weir_talk_swap(t, everything(t, me - 1), WEIR_NO_LEG, WEIR_LAND);
+        return weir_talk_swap(t, WEIR_TALK_NO_LEG, everything(t, me + 1), WEIR_TALK_LAND);
+    return weir_talk_swap(t, everything(t, me - 1), WEIR_TALK_NO_LEG, WEIR_TALK_LAND);
 }
 
 /* ---- halving and back ---- */
@@ -59,7 +59,7 @@ weir_err weir_fold_out(weir_talk *t, const weir_halves *h)
 /* Where piece `id` begins, in bytes. */
 static size_t edge(const weir_talk *t, const weir_halves *h, int id)
 {
-    return weir_cut(t->units, h->whole, id * (h->whole / h->size)) * t->unit;
+    return weir_coll_cut(t->units, h->whole, id * (h->whole / h->size)) * t->unit;
 }
 
 void weir_halves_piece(const weir_talk *t, const weir_halves *h, int id, size_t *at, size_t *bytes)
@@ -69,29 +69,30 @@ void weir_halves_piece(const weir_talk *t, const weir_halves *h, int id, size_t 
 }
 
 /* Pieces [id, id + n) to or from the one who has id `partner`. */
-static weir_leg pieces(const weir_talk *t, const weir_halves *h, int partner, int id, int n)
+static weir_talk_leg pieces(const weir_talk *t, const weir_halves *h, int partner, int id, int n)
 {
     size_t at = edge(t, h, id);
 
-    return (weir_leg){.member = member_of(h, partner), .at = at, .bytes = edge(t, h, id + n) - at};
+    return (
+        weir_talk_leg){.member = member_of(h, partner), .at = at, .bytes = edge(t, h, id + n) - at};
 }
 
-weir_err weir_halve(weir_talk *t, const weir_halves *h)
+weir_err weir_halves_reduce(weir_talk *t, const weir_halves *h)
 {
     for (int d = h->size / 2; d && h->id >= 0; d /= 2) {
         int other = h->id ^ d, ours = h->id & ~(d - 1), theirs = ours ^ d;
         WEIR_TRY(weir_talk_swap(t, pieces(t, h, other, theirs, d), pieces(t, h, other, ours, d),
-                                WEIR_AFTER));
+                                WEIR_TALK_AFTER));
     }
     return WEIR_OK;
 }
 
-weir_err weir_unhalve(weir_talk *t, const weir_halves *h)
+weir_err weir_halves_gather(weir_talk *t, const weir_halves *h)
 {
     for (int d = 1; d < h->size && h->id >= 0; d *= 2) {
         int other = h->id ^ d, ours = h->id & ~(d - 1), theirs = ours ^ d;
         WEIR_TRY(weir_talk_swap(t, pieces(t, h, other, ours, d), pieces(t, h, other, theirs, d),
-                                WEIR_LAND));
+                                WEIR_TALK_LAND));
     }
     return WEIR_OK;
 }
@@ -100,29 +101,29 @@ weir_err weir_unhalve(weir_talk *t, const weir_halves *h)
 
 /* The part of member i's piece that lies in piece `id`; false: none. Of an empty piece one id is in
  * charge. */
-static bool common(const weir_talk *t, const weir_halves *h, int id, int i, weir_leg *leg)
+static bool common(const weir_talk *t, const weir_halves *h, int id, int i, weir_talk_leg *leg)
 {
     int p = t->group->size;
-    size_t lo = weir_cut(t->units, p, i) * t->unit, hi = weir_cut(t->units, p, i + 1) * t->unit, at,
-           bytes;
+    size_t lo = weir_coll_cut(t->units, p, i) * t->unit,
+           hi = weir_coll_cut(t->units, p, i + 1) * t->unit, at, bytes;
 
     if (lo == hi) {
-        *leg = (weir_leg){.at = lo};
+        *leg = (weir_talk_leg){.at = lo};
         return id == (int)((long long)i * h->size / p);
     }
     weir_halves_piece(t, h, id, &at, &bytes);
     lo = lo > at ? lo : at;
     hi = hi < at + bytes ? hi : at + bytes;
-    *leg = (weir_leg){.at = lo, .bytes = hi - lo};
+    *leg = (weir_talk_leg){.at = lo, .bytes = hi - lo};
     return lo < hi;
 }
 
 /* a piece is shorter than an id's: it meets two of them, and those meet three pieces */
 enum { LEGS = WEIR_TALK_FLOWS / 2 };
 
-weir_err weir_deal(weir_talk *t, const weir_halves *h)
+weir_err weir_halves_deal(weir_talk *t, const weir_halves *h)
 {
-    weir_leg in[LEGS], out[LEGS], leg;
+    weir_talk_leg in[LEGS], out[LEGS], leg;
     int ins = 0, outs = 0, me = t->group->me;
 
     if (h->size == t->group->size)
@@ -137,5 +138,5 @@ weir_err weir_deal(weir_talk *t, const weir_halves *h)
             leg.member = i;
             out[outs++] = leg;
         }
-    return weir_talk_trade(t, out, outs, in, ins, WEIR_LAND);
+    return weir_talk_trade(t, out, outs, in, ins, WEIR_TALK_LAND);
 }

@@ -4,30 +4,30 @@
  * with each it shares what it still holds, gives one half and adds to the other; it ends with piece
  * i of q. The way back is the same backwards. Who is beyond q is folded: its neighbour stands for
  * both. */
-#include "coll/parts.h"
+#include "coll/halves.h"
 
 static weir_err allreduce(void *self, weir_group *group, void *buf, size_t units,
                           const weir_sum *sum)
 {
-    weir_halves h = weir_fold(group);
+    weir_halves h = weir_halves_fold(group);
     weir_err err;
 
     weir_talk_begin(self, group, buf, units, sum);
-    if (!(err = weir_fold_in(self, &h)) && !(err = weir_halve(self, &h)) &&
-        !(err = weir_unhalve(self, &h)))
-        err = weir_fold_out(self, &h);
+    if (!(err = weir_halves_fold_in(self, &h)) && !(err = weir_halves_reduce(self, &h)) &&
+        !(err = weir_halves_gather(self, &h)))
+        err = weir_halves_fold_out(self, &h);
     return weir_talk_end(self, err);
 }
 
 static weir_err reduce_scatter(void *self, weir_group *group, void *buf, size_t units,
                                const weir_sum *sum)
 {
-    weir_halves h = weir_fold(group);
+    weir_halves h = weir_halves_fold(group);
     weir_err err;
 
     weir_talk_begin(self, group, buf, units, sum);
-    if (!(err = weir_fold_in(self, &h)) && !(err = weir_halve(self, &h)))
-        err = weir_deal(self, &h);
+    if (!(err = weir_halves_fold_in(self, &h)) && !(err = weir_halves_reduce(self, &h)))
+        err = weir_halves_deal(self, &h);
     return weir_talk_end(self, err);
 }
 

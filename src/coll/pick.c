@@ -1,6 +1,6 @@
 /* pick.c - what `--coll auto` stands for: a fixed table of what links cost, and the formulas of
  * coll.h; so that a run repeats. */
-#include "coll/parts.h"
+#include "coll/halves.h"
 #include <string.h>
 
 /* Seconds a message, bytes a second: round figures, on purpose. */
@@ -65,7 +65,7 @@ static double blocks(const job *j)
     double time = 2 * j->lg * j->message + share * (2 * j->wire + j->bytes / ADD_RATE);
 
     for (int left = j->p - j->q, larger = j->q; left;) {
-        int own = weir_floor2(left);
+        int own = weir_halves_floor2(left);
         time += 2 * (1 + (double)larger / own / 16) * j->message +
                 (j->bytes / larger >= EAGER ? 1.3 * j->wire / own : 0);
         larger = own;
@@ -94,7 +94,7 @@ static const char *cheapest(const weir_group *g, const path *path, size_t bytes)
                  {"blocks", blocks},
                  {"tree", tree}};
     job j = {.p = g->size,
-             .q = weir_floor2(g->size),
+             .q = weir_halves_floor2(g->size),
              .bytes = (double)bytes,
              .wire = (double)bytes / path->rate,
              .message = path->message};

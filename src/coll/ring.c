@@ -17,7 +17,7 @@ enum { WINDOW = 64, PARTS = 16, SHORT = 64 << 10, LONG = 256 << 10 };
 
 typedef struct ring {
     int64_t segment, window;
-    weir_op in[WINDOW], out[WINDOW];
+    weir_net_op in[WINDOW], out[WINDOW];
 } ring;
 
 static const weir_opt options[] = {
@@ -34,12 +34,12 @@ typedef struct trip {
     weir_group *group;
     char *buf; /* NULL: dry */
     const weir_sum *sum;
-    size_t units;            /* pieces by weir_cut of these ... */
+    size_t units;            /* pieces by weir_coll_cut of these ... */
     const size_t *off, *len; /* ... or, for an all-gather of unequal lengths, as given, in bytes */
     size_t segment;          /* bytes, a multiple of the unit */
     int nseg, adds, items;   /* items [0, adds) are added, [adds, items) replace */
     int shift;               /* step 0 sends piece r - shift */
-    uint32_t turn;
+    uint32_t sequence;
 } trip;
 
 static void piece(const trip *t, int i, size_t *at, size_t *bytes)
@@ -49,8 +49,8 @@ static void piece(const trip *t, int i, size_t *at, size_t *bytes)
         *bytes = t->len[i];
         return;
     }
-    *at = weir_cut(t->units, t->group->size, i) * t->sum->unit;
-    *bytes = weir_cut(t->units, t->group->size, i + 1) * t->sum->unit - *at;
+    *at = weir_coll_cut(t->units, t->group->size, i) * t->sum->unit;
+    *bytes = weir_coll_cut(t->units, t->group->size, i + 1) * t->sum->unit - *at;
 }
 
 /* Where item k lies: of the piece sent (behind = 0) or received (behind = 1). */
@@ -79,25 +79,25 @@ static void post(trip *t, int k)
     bool lands = k >= t->adds && bytes && at;
 
     weir_net_recv(t->group->net, neighbour(t, -1),
-                  weir_tag(WEIR_CHANNEL_COLL, t->turn, (uint32_t)k), WEIR_EXACT, lands ? at : NULL,
-                  lands ? bytes : 0, &t->self->in[k % t->self->window]);
+                  weir_tag(WEIR_CHANNEL_COLL, t->sequence, (uint32_t)k), WEIR_TAG_EXACT,
+                  lands ? at : NULL, lands ? bytes : 0, &t->self->in[k % t->self->window]);
 }
 
 static weir_err send(trip *t, int k)
 {
-    weir_op *op = &t->self->out[k % t->self->window];
+    weir_net_op *op = &t->self->out[k % t->self->window];
     size_t bytes;
     char *at = item(t, k, 0, &bytes);
 
     if (k >= t->self->window)
         WEIR_TRY(weir_net_wait_all(t->group->net, op, 1, 0));
-    weir_net_send(t->group->net, neighbour(t, 1), weir_tag(WEIR_CHANNEL_COLL, t->turn, (uint32_t)k),
-                  at, bytes, op);
+    weir_net_send(t->group->net, neighbour(t, 1),
+                  weir_tag(WEIR_CHANNEL_COLL, t->sequence, (uint32_t)k), at, bytes, op);
     return WEIR_OK;
 }
 
 /* Waits for what is posted; it must have the length that was expected. */
-static weir_err hear(trip *t, weir_op *op, size_t bytes)
+static weir_err hear(trip *t, weir_net_op *op, size_t bytes)
 {
     weir_err err = weir_net_wait_all(t->group->net, op, 1, 0);
 
@@ -111,7 +111,7 @@ static weir_err hear(trip *t, weir_op *op, size_t bytes)
 
 static weir_err take(trip *t, int k)
 {
-    weir_op *op = &t->self->in[k % t->self->window];
+    weir_net_op *op = &t->self->in[k % t->self->window];
     size_t bytes;
     char *at = item(t, k, 1, &bytes);
 
@@ -125,7 +125,7 @@ static weir_err take(trip *t, int k)
 static void unwind(trip *t, int posted, int sent)
 {
     for (int i = 0; i < t->self->window; i++) {
-        weir_op *in = &t->self->in[i], *out = &t->self->out[i];
+        weir_net_op *in = &t->self->in[i], *out = &t->self->out[i];
         if (i < posted)
             weir_net_cancel(t->group->net, &in, 1);
         if (i < sent)
@@ -187,7 +187,7 @@ static weir_err reduce(void *self, weir_group *group, void *buf, size_t units, c
               .units = units,
               .shift = 1};
 
-    t.turn = weir_coll_turn(group);
+    t.sequence = weir_coll_sequence(group);
     cut_segments(&t, (units + (size_t)p - 1) / (size_t)p * sum->unit, sum->unit);
     t.adds = (p - 1) * t.nseg;
     t.items = steps * t.nseg;
@@ -214,7 +214,7 @@ static weir_err allgather(void *self, weir_group *group, void *all, const size_t
               .buf = buffer(group, all),
               .off = off,
               .len = len,
-              .turn = weir_coll_turn(group)};
+              .sequence = weir_coll_sequence(group)};
     size_t most = 0;
 
     for (int i = 0; i < group->size; i++)
@@ -231,7 +231,7 @@ static weir_err broadcast(void *self, weir_group *group, int root, void *buf, si
     trip t = {.self = self,
               .group = group,
               .buf = buffer(group, buf),
-              .turn = weir_coll_turn(group)};
+              .sequence = weir_coll_sequence(group)};
     int p = group->size, far = (group->me - root + p) % p, posted = 0, sent = 0,
         window = (int)t.self->window;
     weir_err err = WEIR_OK;
@@ -241,11 +241,11 @@ static weir_err broadcast(void *self, weir_group *group, int root, void *buf, si
         size_t from = (size_t)k * t.segment,
                n = bytes - from < t.segment ? bytes - from : t.segment;
         char *at = t.buf ? t.buf + from : NULL;
-        uint64_t tag = weir_tag(WEIR_CHANNEL_COLL, t.turn, (uint32_t)k);
-        weir_op *in = &t.self->in[0], *out = &t.self->out[k % window];
+        uint64_t tag = weir_tag(WEIR_CHANNEL_COLL, t.sequence, (uint32_t)k);
+        weir_net_op *in = &t.self->in[0], *out = &t.self->out[k % window];
         if (far) {
-            weir_net_recv(group->net, neighbour(&t, -1), tag, WEIR_EXACT, n ? at : NULL, at ? n : 0,
-                          in);
+            weir_net_recv(group->net, neighbour(&t, -1), tag, WEIR_TAG_EXACT, n ? at : NULL,
+                          at ? n : 0, in);
             posted = 1;
             err = hear(&t, in, n);
             weir_net_release(group->net, in); /* of nothing, where there is nothing to land */

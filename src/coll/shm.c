@@ -35,7 +35,7 @@ static const weir_opt options[] = {
 /* One collective under way. */
 typedef struct trip {
     weir_shm_room *room;
-    weir_shm_note note;
+    weir_shm_intent intent;
     char *buf;
     size_t units, unit, small;
     const weir_sum *sum;
@@ -97,9 +97,9 @@ static weir_err memory(void *self, weir_group *g, size_t bytes, void **out)
 
 static weir_err start(shm *s, weir_group *g, uint32_t verb, void *buf, size_t bytes, trip *t)
 {
-    *t = (trip){.note = {.verb = verb, .bytes = bytes}, .buf = buf, .small = (size_t)s->small};
+    *t = (trip){.intent = {.verb = verb, .bytes = bytes}, .buf = buf, .small = (size_t)s->small};
     WEIR_TRY(room_of(s, g, &t->room));
-    weir_coll_turn(g);
+    weir_coll_sequence(g);
     return WEIR_OK;
 }
 
@@ -109,7 +109,7 @@ static weir_err meet(trip *t)
     if (t->begun)
         return weir_shm_meet(t->room);
     t->begun = true;
-    return weir_shm_begin(t->room, &t->note, t->buf, &t->inside);
+    return weir_shm_begin(t->room, &t->intent, t->buf, &t->inside);
 }
 
 /* What is moved here counts as the ring's messages would: everybody sends all pieces but one, in
@@ -125,7 +125,7 @@ static size_t piece(const trip *t, int by)
 {
     int p = t->room->size, i = (t->room->me + by + p) % p;
 
-    return (weir_cut(t->units, p, i + 1) - weir_cut(t->units, p, i)) * t->unit;
+    return (weir_coll_cut(t->units, p, i + 1) - weir_coll_cut(t->units, p, i)) * t->unit;
 }
 
 /* This member's share of n units, in whole lines of a cache. */
@@ -133,8 +133,8 @@ static void slice(const trip *t, size_t n, size_t *lo, size_t *hi)
 {
     size_t per = LINE % t->unit ? LINE : LINE / t->unit, lines = (n + per - 1) / per;
 
-    *lo = weir_cut(lines, t->room->size, t->room->me) * per;
-    *hi = weir_cut(lines, t->room->size, t->room->me + 1) * per;
+    *lo = weir_coll_cut(lines, t->room->size, t->room->me) * per;
+    *hi = weir_coll_cut(lines, t->room->size, t->room->me + 1) * per;
     *hi = *hi < n ? *hi : n;
     *lo = *lo < n ? *lo : n;
 }
@@ -144,7 +144,7 @@ static void slice(const trip *t, size_t n, size_t *lo, size_t *hi)
 static void add_up(const trip *t, char *const *at, size_t lo, size_t hi)
 {
     weir_shm_room *r = t->room;
-    bool everywhere = t->note.verb == SUM;
+    bool everywhere = t->intent.verb == SUM;
     size_t step = BLOCK / t->unit ? BLOCK / t->unit : 1, n;
 
     if (everywhere && t->sum->all && lo < hi) {
@@ -166,10 +166,10 @@ static void add_up(const trip *t, char *const *at, size_t lo, size_t hi)
 /* The units of the whole that this member must have in the end: all, or its piece. */
 static void wanted(const trip *t, size_t *lo, size_t *hi)
 {
-    bool all = t->note.verb == SUM;
+    bool all = t->intent.verb == SUM;
 
-    *lo = all ? 0 : weir_cut(t->units, t->room->size, t->room->me);
-    *hi = all ? t->units : weir_cut(t->units, t->room->size, t->room->me + 1);
+    *lo = all ? 0 : weir_coll_cut(t->units, t->room->size, t->room->me);
+    *hi = all ? t->units : weir_coll_cut(t->units, t->room->size, t->room->me + 1);
 }
 
 static weir_err reduce_small(trip *t)
@@ -180,8 +180,8 @@ static weir_err reduce_small(trip *t)
 
     wanted(t, &lo, &hi);
     bytes = (hi - lo) * t->unit;
-    if (t->note.bytes)
-        memcpy(mine, t->buf, t->note.bytes);
+    if (t->intent.bytes)
+        memcpy(mine, t->buf, t->intent.bytes);
     WEIR_TRY(meet(t));
     if (!bytes)
         return WEIR_OK;
@@ -205,11 +205,11 @@ static weir_err reduce_piece(trip *t, size_t from, size_t n)
     lo = lo > from ? lo - from : 0;
     hi = hi > from ? hi - from : 0;
     hi = hi < n ? hi : n;
-    if (t->note.verb == SUM)
+    if (t->intent.verb == SUM)
         slice(t, n, &lo, &hi);
     add_up(t, r->at, lo, hi);
     WEIR_TRY(meet(t));
-    if (t->note.verb == SUM)
+    if (t->intent.verb == SUM)
         memcpy(t->buf + from * t->unit, r->at[r->me], n * t->unit);
     else if (lo < hi)
         memcpy(t->buf + (from + lo) * t->unit, r->at[r->me] + lo * t->unit, (hi - lo) * t->unit);
@@ -221,7 +221,7 @@ static weir_err reduce_inside(trip *t)
     size_t lo, hi;
 
     wanted(t, &lo, &hi);
-    if (t->note.verb == SUM)
+    if (t->intent.verb == SUM)
         slice(t, t->units, &lo, &hi);
     add_up(t, t->room->at, lo, hi);
     return meet(t);
@@ -239,10 +239,10 @@ static weir_err reduce(shm *s, weir_group *g, uint32_t verb, void *buf, size_t u
                          sum->unit, (long long)s->stage);
     WEIR_TRY(start(s, g, verb, buf, units * sum->unit, &t));
     t.units = units, t.unit = sum->unit, t.sum = sum;
-    count(&t, t.note.bytes, piece(&t, 0), piece(&t, -1));
+    count(&t, t.intent.bytes, piece(&t, 0), piece(&t, -1));
     if (verb == SUM)
-        count(&t, t.note.bytes, piece(&t, 1), piece(&t, 0));
-    if (t.note.bytes <= t.small)
+        count(&t, t.intent.bytes, piece(&t, 1), piece(&t, 0));
+    if (t.intent.bytes <= t.small)
         return reduce_small(&t);
     WEIR_TRY(meet(&t));
     if (t.inside)
@@ -329,19 +329,19 @@ static weir_err allgather(void *self, weir_group *g, void *all, const size_t *of
 static weir_err spread_staged(trip *t)
 {
     const weir_shm_room *r = t->room;
-    int root = (int)t->note.root;
+    int root = (int)t->intent.root;
     size_t from = 0, n;
 
     do {
         char *stage = weir_shm_stage(r, root);
-        n = part(t, t->note.bytes, from);
+        n = part(t, t->intent.bytes, from);
         if (n && root == r->me)
             memcpy(stage, t->buf + from, n);
         WEIR_TRY(meet(t));
         if (n && root != r->me)
             memcpy(t->buf + from, stage, n);
         from += r->half;
-    } while (from < t->note.bytes);
+    } while (from < t->intent.bytes);
     return WEIR_OK;
 }
 
@@ -351,7 +351,7 @@ static weir_err broadcast(void *self, weir_group *g, int root, void *buf, size_t
     trip t;
 
     WEIR_TRY(start(self, g, SPREAD, buf, bytes, &t));
-    t.note.root = (uint32_t)root;
+    t.intent.root = (uint32_t)root;
     count(&t, bytes, far < p - 1 ? 0 : bytes, far ? 0 : bytes);
     if (bytes <= t.small)
         return spread_staged(&t);

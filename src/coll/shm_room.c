@@ -43,7 +43,7 @@ weir_err weir_shm_room_open(weir_group *group, size_t half, weir_arena *arena, w
     r->generation = weir_net_generation(group->net);
     r->half = half;
     r->bytes = slots + 2 * p * half;
-    WEIR_TRY(weir_net_share(group, weir_coll_turn(group), r->bytes, &at));
+    WEIR_TRY(weir_net_share(group, weir_coll_sequence(group), r->bytes, &at));
     r->slot = at;
     r->stage = (char *)at + slots;
     if (!weir_arena_later(arena, close_room, r))
@@ -73,7 +73,7 @@ weir_err weir_shm_room_memory(weir_shm_room *r, weir_group *group, size_t bytes,
     g->bytes = g->stride * (size_t)r->size;
     if (g->stride < bytes || g->bytes / (size_t)r->size != g->stride || g->bytes >> REGION_SHIFT)
         return weir_fail_nomem(bytes);
-    WEIR_TRY(weir_net_share(group, weir_coll_turn(group), g->bytes, &at));
+    WEIR_TRY(weir_net_share(group, weir_coll_sequence(group), g->bytes, &at));
     g->at = at;
     if (!weir_arena_later(arena, close_region, g))
         return weir_net_unshare(at, g->bytes), weir_fail_nomem(0);
@@ -90,12 +90,12 @@ weir_err weir_shm_room_memory(weir_shm_room *r, weir_group *group, size_t bytes,
 
 weir_err weir_shm_meet(weir_shm_room *r)
 {
-    uint32_t turn = ++r->turn;
+    uint32_t sequence = ++r->sequence;
 
-    weir_net_raise(&r->slot[r->me].flag, turn);
+    weir_net_raise(&r->slot[r->me].flag, sequence);
     for (int k = 1; k < r->size; k++) {
         int i = (r->me + k) % r->size;
-        WEIR_TRY(weir_net_await(r->net, r->member[i], &r->slot[i].flag, turn));
+        WEIR_TRY(weir_net_await(r->net, r->member[i], &r->slot[i].flag, sequence));
     }
     return WEIR_OK;
 }
@@ -119,23 +119,24 @@ static char *seen(const weir_shm_room *r, int i, uint64_t at)
     return g ? g->at + g->stride * (size_t)i + (at & ((1ull << REGION_SHIFT) - 1)) : NULL;
 }
 
-weir_err weir_shm_begin(weir_shm_room *r, const weir_shm_note *note, const void *buf, bool *inside)
+weir_err weir_shm_begin(weir_shm_room *r, const weir_shm_intent *intent, const void *buf,
+                        bool *inside)
 {
-    uint32_t turn = r->turn & 1;
-    weir_shm_note *mine = &r->slot[r->me].note[turn];
+    uint32_t sequence = r->sequence & 1;
+    weir_shm_intent *mine = &r->slot[r->me].intent[sequence];
 
-    *mine = *note;
-    mine->where = where(r, buf, note->bytes);
+    *mine = *intent;
+    mine->where = where(r, buf, intent->bytes);
     WEIR_TRY(weir_shm_meet(r));
     *inside = true;
     for (int i = 0; i < r->size; i++) {
-        weir_shm_note n = r->slot[i].note[turn];
-        if (n.bytes != note->bytes || n.verb != note->verb || n.root != note->root)
+        weir_shm_intent n = r->slot[i].intent[sequence];
+        if (n.bytes != intent->bytes || n.verb != intent->verb || n.root != intent->root)
             return weir_fail(
                 WEIR_MISFIT,
                 "rank %d is at another collective (of %llu bytes) than rank %d (of %llu)",
                 r->member[i], (unsigned long long)n.bytes, r->member[r->me],
-                (unsigned long long)note->bytes);
+                (unsigned long long)intent->bytes);
         r->at[i] = n.where == WEIR_SHM_OUTSIDE ? NULL : seen(r, i, n.where);
         *inside = *inside && r->at[i];
     }

@@ -15,15 +15,15 @@
 
 /* What a member is about to do, the same for all but `where`: its region << 48 | offset in its
  * part, or WEIR_SHM_OUTSIDE. */
-typedef struct weir_shm_note {
+typedef struct weir_shm_intent {
     uint64_t where, bytes;
     uint32_t verb, root;
-} weir_shm_note;
+} weir_shm_intent;
 #define WEIR_SHM_OUTSIDE UINT64_MAX
 /* Two lines, as processors fetch lines in pairs. */
 typedef struct weir_shm_slot {
     _Alignas(128) weir_flag flag;
-    weir_shm_note note[2];
+    weir_shm_intent intent[2];
 } weir_shm_slot;
 
 typedef struct weir_shm_region {
@@ -39,7 +39,7 @@ typedef struct weir_shm_room {
     const int *member;
     int size, me, generation;
     unsigned id;
-    uint32_t turn; /* meetings so far */
+    uint32_t sequence; /* meetings so far */
     weir_shm_slot *slot;
     char *stage;
     size_t half, bytes; /* of a stage; of all */
@@ -59,11 +59,11 @@ weir_err weir_shm_room_memory(weir_shm_room *, weir_group *, size_t bytes, weir_
 /* The half of a member's stage that serves around the coming meeting. */
 static inline char *weir_shm_stage(const weir_shm_room *r, int i)
 {
-    return r->stage + (2 * (size_t)i + (r->turn & 1)) * r->half;
+    return r->stage + (2 * (size_t)i + (r->sequence & 1)) * r->half;
 }
 /* A meeting of all. [blocks] */
 weir_err weir_shm_meet(weir_shm_room *);
 /* A collective's first meeting: all do the same, or WEIR_MISFIT on all of them. *inside: all
  * buffers lie in regions, and `at` says where. */
-weir_err weir_shm_begin(weir_shm_room *, const weir_shm_note *, const void *buf, bool *inside);
+weir_err weir_shm_begin(weir_shm_room *, const weir_shm_intent *, const void *buf, bool *inside);
 #endif

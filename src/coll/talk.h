@@ -12,22 +12,22 @@
 #define WEIR_COLL_TALK_H
 #include "coll/coll.h"
 
-typedef struct weir_leg {
+typedef struct weir_talk_leg {
     int member; /* -1: no message at all; else one at least, even of nothing */
     size_t at, bytes;
     /* tells legs apart that go the same way between the same two at the same time; below 4096 */
     unsigned stream;
-} weir_leg;
+} weir_talk_leg;
 
-typedef struct weir_flow {
+typedef struct weir_talk_flow {
     int peer; /* a rank of the net; -1: idle */
     bool out, lands;
     uint64_t tag;
     char *at; /* NULL: dry */
     size_t bytes;
     int segments, begun; /* begun: segments sent, or posted */
-    weir_op *op;         /* `window` of them */
-} weir_flow;
+    weir_net_op *op;     /* `window` of them */
+} weir_talk_flow;
 
 /* The private state of a collective over messages begins with this: options, and what is reused
  * from call to call. */
@@ -35,7 +35,7 @@ typedef struct weir_talk {
     int64_t segment, window;
     /* taken in turn: what was sent by the flow before has `flows` openings to get out unwaited
      * for */
-    weir_flow *flow;
+    weir_talk_flow *flow;
     int flows, next;
     char *spare; /* to add the other way round */
     /* of the call */
@@ -44,7 +44,7 @@ typedef struct weir_talk {
     char *buf;
     size_t units, unit, step; /* step: bytes of a segment, a multiple of the unit */
     const weir_sum *sum;
-    uint32_t turn;
+    uint32_t sequence;
     bool dry;
 } weir_talk;
 
@@ -77,26 +77,28 @@ weir_err weir_talk_end(weir_talk *, weir_err);
 
 /* What becomes of what comes in. */
 typedef enum {
-    WEIR_LAND,  /* it replaces */
-    WEIR_AFTER, /* ours + theirs */
-    WEIR_BEFORE /* theirs + ours: so that the lower rank's stands first on both */
-} weir_how;
+    WEIR_TALK_LAND,  /* it replaces */
+    WEIR_TALK_AFTER, /* ours + theirs */
+    WEIR_TALK_BEFORE /* theirs + ours: so that the lower rank's stands first on both */
+} weir_talk_how;
 
 /* Legs out and legs in at the same time, segment by segment. What comes in may lie where something
  * goes out only if each is one leg, and the same range: then a segment is added to when its own way
  * out is free. [blocks] */
-weir_err weir_talk_trade(weir_talk *, const weir_leg *out, int outs, const weir_leg *in, int ins,
-                         weir_how);
-static inline weir_err weir_talk_swap(weir_talk *t, weir_leg out, weir_leg in, weir_how how)
+weir_err weir_talk_trade(weir_talk *, const weir_talk_leg *out, int outs, const weir_talk_leg *in,
+                         int ins, weir_talk_how);
+static inline weir_err weir_talk_swap(weir_talk *t, weir_talk_leg out, weir_talk_leg in,
+                                      weir_talk_how how)
 {
     return weir_talk_trade(t, &out, out.member >= 0, &in, in.member >= 0, how);
 }
-#define WEIR_NO_LEG ((weir_leg){.member = -1})
+#define WEIR_TALK_NO_LEG ((weir_talk_leg){.member = -1})
 
 /* By hand: a flow opened outwards sends segment k, in order, when told; one opened inwards has its
  * receives posted ahead. NULL on success of opening a leg to nobody. */
-weir_err weir_flow_open(weir_talk *, const weir_leg *, bool out, weir_how, weir_flow **);
-weir_err weir_flow_send(weir_talk *, weir_flow *, int k);
+weir_err weir_talk_flow_open(weir_talk *, const weir_talk_leg *, bool out, weir_talk_how,
+                             weir_talk_flow **);
+weir_err weir_talk_flow_send(weir_talk *, weir_talk_flow *, int k);
 /* waits, does what `how` says, gives it back */
-weir_err weir_flow_take(weir_talk *, weir_flow *, int k, weir_how);
+weir_err weir_talk_flow_take(weir_talk *, weir_talk_flow *, int k, weir_talk_how);
 #endif

@@ -12,14 +12,14 @@
  * earliest round of all needs nothing that is not under way, and whom it sends to has its receives
  * posted. What comes down lands where the same segment's way up may not have been reported done:
  * but it could not come down before that was read. */
-#include "coll/parts.h"
+#include "coll/halves.h"
 
 enum { TREE_FLOWS = 12, NONE = -1 };
 
 /* One of the two trees, as this member sees it. */
 typedef struct branch {
     int parent, child[2], children, depth;
-    weir_flow *up_in[2], *up_out, *down_in, *down_out[2];
+    weir_talk_flow *up_in[2], *up_out, *down_in, *down_out[2];
     int segments;
 } branch;
 
@@ -41,7 +41,7 @@ static int above(int v, int p)
 static void find(branch *b, int tree, const weir_group *g)
 {
     int p = g->size, v = node(tree, p, g->me, 0),
-        step = v ? (v & -v) / 2 : weir_floor2(p > 2 ? p - 1 : 1);
+        step = v ? (v & -v) / 2 : weir_halves_floor2(p > 2 ? p - 1 : 1);
 
     b->parent = v ? node(tree, p, above(v, p), 1) : NONE;
     for (int u = v; u; u = above(u, p))
@@ -56,20 +56,20 @@ static void find(branch *b, int tree, const weir_group *g)
 
 static weir_err open_branch(weir_talk *t, int tree, branch *b)
 {
-    size_t at = weir_cut(t->units, 2, tree) * t->unit,
-           end = weir_cut(t->units, 2, tree + 1) * t->unit;
-    weir_leg up = {.at = at, .bytes = end - at, .stream = (unsigned)tree}, down = up;
+    size_t at = weir_coll_cut(t->units, 2, tree) * t->unit,
+           end = weir_coll_cut(t->units, 2, tree + 1) * t->unit;
+    weir_talk_leg up = {.at = at, .bytes = end - at, .stream = (unsigned)tree}, down = up;
 
     find(b, tree, t->group);
     down.stream = 2 + up.stream;
     for (int c = 0; c < b->children; c++) {
         up.member = down.member = b->child[c];
-        WEIR_TRY(weir_flow_open(t, &up, false, WEIR_AFTER, &b->up_in[c]));
-        WEIR_TRY(weir_flow_open(t, &down, true, WEIR_LAND, &b->down_out[c]));
+        WEIR_TRY(weir_talk_flow_open(t, &up, false, WEIR_TALK_AFTER, &b->up_in[c]));
+        WEIR_TRY(weir_talk_flow_open(t, &down, true, WEIR_TALK_LAND, &b->down_out[c]));
     }
     up.member = down.member = b->parent;
-    WEIR_TRY(weir_flow_open(t, &up, true, WEIR_AFTER, &b->up_out));
-    WEIR_TRY(weir_flow_open(t, &down, false, WEIR_LAND, &b->down_in));
+    WEIR_TRY(weir_talk_flow_open(t, &up, true, WEIR_TALK_AFTER, &b->up_out));
+    WEIR_TRY(weir_talk_flow_open(t, &down, false, WEIR_TALK_LAND, &b->down_in));
     b->segments = b->up_out ? b->up_out->segments : b->up_in[0]->segments;
     return WEIR_OK;
 }
@@ -79,8 +79,8 @@ static weir_err go_up(weir_talk *t, branch *b, int k)
     if (k < 0 || k >= b->segments)
         return WEIR_OK;
     for (int c = 0; c < b->children; c++)
-        WEIR_TRY(weir_flow_take(t, b->up_in[c], k, WEIR_AFTER));
-    return b->up_out ? weir_flow_send(t, b->up_out, k) : WEIR_OK;
+        WEIR_TRY(weir_talk_flow_take(t, b->up_in[c], k, WEIR_TALK_AFTER));
+    return b->up_out ? weir_talk_flow_send(t, b->up_out, k) : WEIR_OK;
 }
 
 static weir_err go_down(weir_talk *t, branch *b, int k)
@@ -88,9 +88,9 @@ static weir_err go_down(weir_talk *t, branch *b, int k)
     if (k < 0 || k >= b->segments)
         return WEIR_OK;
     if (b->down_in)
-        WEIR_TRY(weir_flow_take(t, b->down_in, k, WEIR_LAND));
+        WEIR_TRY(weir_talk_flow_take(t, b->down_in, k, WEIR_TALK_LAND));
     for (int c = 0; c < b->children; c++)
-        WEIR_TRY(weir_flow_send(t, b->down_out[c], k));
+        WEIR_TRY(weir_talk_flow_send(t, b->down_out[c], k));
     return WEIR_OK;
 }
 

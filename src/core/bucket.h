@@ -55,12 +55,12 @@ typedef struct weir_bucket {
 } weir_bucket;
 
 /* When: the same on every rank, so that randomness derived from it needs no state. */
-typedef struct weir_turn {
+typedef struct weir_when {
     uint64_t step;
     unsigned round;
     double epochs; /* passes over the data so far */
     double rate;   /* of learning, for those who need it before the commit */
-} weir_turn;
+} weir_when;
 
 /* How to add two messages without decoding them; `unit` bytes are never split. */
 typedef struct weir_sum {

@@ -8,34 +8,34 @@
 #include <stdint.h>
 
 /* The factors of a step of Adam, with all that depends on the step's number worked out. */
-typedef struct weir_adam {
+typedef struct weir_vec_adam {
     float take1, beta2, take2; /* 1 - beta1; beta2; 1 - beta2 */
     float root, eps;           /* 1 / sqrt(1 - beta2^t) */
     float rate, keep;          /* rate / (1 - beta1^t); what is left of a weight before it moves */
     float decay, scale;
-} weir_adam;
+} weir_vec_adam;
 
 /* What codecs are fed:
  *   g = scale * grad
  *   sped = momentum * speed + g,  then g = nesterov ? g + momentum * sped : sped    (speed NULL:
  * not so) x = held + g                                                                    (held
  * NULL: g) */
-typedef struct weir_source {
+typedef struct weir_vec_source {
     const float *grad, *held, *speed;
     float *sped;
     float scale, momentum;
     bool nesterov, mask;
-} weir_source;
+} weir_vec_source;
 
 /* What a sieve has put aside: in rising order place << 1 | (x < 0), and x; both have room for a
  * vector more than can be put there. */
-typedef struct weir_sifted {
+typedef struct weir_vec_sifted {
     uint32_t *word;
     float *value;
     size_t count;
     float most; /* of all |x|; not finite if an x is not */
-} weir_sifted;
-enum { WEIR_SIFT_SPARE = 16 };
+} weir_vec_sifted;
+enum { WEIR_VEC_SIFT_SPARE = 16 };
 
 typedef struct weir_vec {
     const char *isa;
@@ -67,15 +67,16 @@ typedef struct weir_vec {
                     float eps, float scale);
     /* g = grad * scale + decay * w;  m += take1 * (g - m);  v = beta2 * v + take2 * g * g;
      * w = keep * w - rate * (m / (sqrt(v) * root + eps)) */
-    void (*adam)(float *w, float *m, float *v, const float *grad, size_t n, const weir_adam *);
+    void (*adam)(float *w, float *m, float *v, const float *grad, size_t n, const weir_vec_adam *);
     bool (*finite)(const float *x, size_t n);
     float (*most)(const float *x, size_t n); /* the largest |x|; not finite if an x is not */
     /* x is made of it (x may be its grad); the largest |x|, as above */
-    float (*feed)(float *x, const weir_source *, size_t n);
+    float (*feed)(float *x, const weir_vec_source *, size_t n);
     /* the same x goes to y, past the caches (y may be its grad); where |x| > least >= 0 its place
      * and sign are put aside, and x, and what goes to y is by `take` nearer to 0. If that is not 0
      * they are sent: where it says `mask`, sped is 0 there */
-    void (*sift)(float *y, const weir_source *, size_t n, float least, float take, weir_sifted *);
+    void (*sift)(float *y, const weir_vec_source *, size_t n, float least, float take,
+                 weir_vec_sifted *);
     void (*stream)(float *y, const float *x, size_t n); /* y = x, past the caches */
     /* other threads see what went past the caches before what is written now */
     void (*fence)(void);

@@ -179,9 +179,9 @@ static void adagrad(float *restrict w, float *restrict s, const float *restrict 
 }
 
 static void adam(float *restrict w, float *restrict m, float *restrict v,
-                 const float *restrict grad, size_t n, const weir_adam *a)
+                 const float *restrict grad, size_t n, const weir_vec_adam *a)
 {
-    const weir_adam f = *a;
+    const weir_vec_adam f = *a;
 
 #pragma omp simd
     for (size_t i = 0; i < n; i++) {

@@ -135,7 +135,7 @@ static size_t count_over(const float *x, size_t n, float least)
 
 /* ---- x ---- */
 
-static inline float made_one(const weir_source *s, size_t i)
+static inline float made_one(const weir_vec_source *s, size_t i)
 {
     float g = s->scale * s->grad[i];
 
@@ -146,7 +146,7 @@ static inline float made_one(const weir_source *s, size_t i)
     return s->held ? s->held[i] + g : g;
 }
 
-static inline wide_f32 made(const weir_source *s, size_t i, wide_f32 *sped)
+static inline wide_f32 made(const weir_vec_source *s, size_t i, wide_f32 *sped)
 {
     wide_f32 g = s->scale * *(const wide_f32 *)(s->grad + i);
 
@@ -161,16 +161,16 @@ static inline wide_f32 made(const weir_source *s, size_t i, wide_f32 *sped)
     return g;
 }
 
-static inline __attribute__((always_inline)) void ask_all(const weir_source *s, size_t i)
+static inline __attribute__((always_inline)) void ask_all(const weir_vec_source *s, size_t i)
 {
     ask(s->grad + i);
     ask(s->held ? s->held + i : NULL);
     ask(s->speed ? s->speed + i : NULL);
 }
 
-static float feed(float *x, const weir_source *source, size_t n)
+static float feed(float *x, const weir_vec_source *source, size_t n)
 {
-    const weir_source s = *source;
+    const weir_vec_source s = *source;
     wide_i32 top = {0};
     int32_t rest = 0;
     size_t i = 0;
@@ -194,7 +194,7 @@ static float feed(float *x, const weir_source *source, size_t n)
 
 /* ---- the sieve ---- */
 
-static inline float sift_one(float x, uint32_t at, float least, float take, weir_sifted *to)
+static inline float sift_one(float x, uint32_t at, float least, float take, weir_vec_sifted *to)
 {
     if (!(fabsf(x) > least))
         return x;
@@ -204,7 +204,7 @@ static inline float sift_one(float x, uint32_t at, float least, float take, weir
 }
 
 /* Those of the line that have their bit in `hits`. */
-static inline void put_aside(const float *line, unsigned hits, uint32_t at, weir_sifted *to)
+static inline void put_aside(const float *line, unsigned hits, uint32_t at, weir_vec_sifted *to)
 {
 #if defined __AVX512F__
     const __m512i lane = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
@@ -224,8 +224,8 @@ static inline void put_aside(const float *line, unsigned hits, uint32_t at, weir
 }
 
 /* A line of x goes to y; a bit for each of those beyond. */
-static inline unsigned sift_line(float *y, const weir_source *s, size_t i, float least, float take,
-                                 float *line, wide_i32 *top)
+static inline unsigned sift_line(float *y, const weir_vec_source *s, size_t i, float least,
+                                 float take, float *line, wide_i32 *top)
 {
     wide_f32 none = {0}, by = none + take;
     wide_i32 masked = (wide_i32)none - (s->mask && take > 0);
@@ -245,8 +245,8 @@ static inline unsigned sift_line(float *y, const weir_source *s, size_t i, float
 }
 
 /* Those that do not fill a vector. */
-static inline int32_t sift_few(float *y, const weir_source *s, size_t i, size_t end, float least,
-                               float take, weir_sifted *to)
+static inline int32_t sift_few(float *y, const weir_vec_source *s, size_t i, size_t end,
+                               float least, float take, weir_vec_sifted *to)
 {
     int32_t top = 0;
 
@@ -260,11 +260,11 @@ static inline int32_t sift_few(float *y, const weir_source *s, size_t i, size_t 
     return top;
 }
 
-static void sift(float *y, const weir_source *source, size_t n, float least, float take,
-                 weir_sifted *result)
+static void sift(float *y, const weir_vec_source *source, size_t n, float least, float take,
+                 weir_vec_sifted *result)
 {
-    const weir_source s = *source;
-    weir_sifted to = {result->word, result->value, 0, 0};
+    const weir_vec_source s = *source;
+    weir_vec_sifted to = {result->word, result->value, 0, 0};
     wide_i32 top = {0};
     size_t i = (WIDE - (uintptr_t)y % WIDE) % WIDE / sizeof *y;
     int32_t rest, last;

@@ -16,14 +16,14 @@ static uint32_t big_endian(const unsigned char *at)
     return be32toh(x);
 }
 
-static size_t type_size(weir_array_type type) { return type == WEIR_U8 ? 1 : 4; }
+static size_t type_size(weir_array_type type) { return type == WEIR_ARRAY_U8 ? 1 : 4; }
 
 static weir_err parse_magic(const char *name, const unsigned char *b, size_t n, weir_array *a)
 {
     if (n < 4)
         return weir_fail(WEIR_INVALID, "%s: %zu bytes were found, an IDX header was expected", name,
                          n);
-    if (b[0] || b[1] || (b[2] != WEIR_U8 && b[2] != WEIR_I32 && b[2] != WEIR_F32))
+    if (b[0] || b[1] || (b[2] != WEIR_ARRAY_U8 && b[2] != WEIR_ARRAY_I32 && b[2] != WEIR_ARRAY_F32))
         return weir_fail(WEIR_INVALID,
                          "%s: it begins with %02x %02x %02x %02x; IDX was expected: 00 00, then 08 "
                          "(bytes), 0c (int32) or 0d (float32)",
@@ -69,7 +69,7 @@ static weir_err parse_sizes(const char *name, const unsigned char *b, size_t n, 
 
 int32_t weir_array_int(const weir_array *a, uint64_t i)
 {
-    return a->type == WEIR_U8 ? a->value[i] : (int32_t)big_endian(a->value + 4 * i);
+    return a->type == WEIR_ARRAY_U8 ? a->value[i] : (int32_t)big_endian(a->value + 4 * i);
 }
 
 double weir_array_number(const weir_array *a, uint64_t i)
@@ -77,7 +77,7 @@ double weir_array_number(const weir_array *a, uint64_t i)
     uint32_t bits;
     float x;
 
-    if (a->type != WEIR_F32)
+    if (a->type != WEIR_ARRAY_F32)
         return weir_array_int(a, i);
     bits = big_endian(a->value + 4 * i);
     memcpy(&x, &bits, sizeof x);
@@ -105,7 +105,7 @@ weir_err weir_array_parse(const char *name, const void *bytes, size_t n, weir_ar
     WEIR_TRY(parse_magic(name, bytes, n, &made));
     WEIR_TRY(parse_sizes(name, bytes, n, &made));
     made.value = (const unsigned char *)bytes + 4 + 4 * made.dims;
-    if (made.type == WEIR_F32)
+    if (made.type == WEIR_ARRAY_F32)
         WEIR_TRY(check_finite(&made));
     *a = made;
     return WEIR_OK;
@@ -115,11 +115,11 @@ weir_err weir_array_labels(const weir_array *samples, const weir_array *label, i
 {
     int64_t most = 0, bound = *classes ? *classes - 1 : MOST_LABEL;
 
-    if (label->dims != 1 || label->type == WEIR_F32)
+    if (label->dims != 1 || label->type == WEIR_ARRAY_F32)
         return weir_fail(
             WEIR_INVALID,
             "%s: %d dimensions of %s were found; labels are one dimension of bytes or int32",
-            label->name, label->dims, label->type == WEIR_F32 ? "float32" : "whole numbers");
+            label->name, label->dims, label->type == WEIR_ARRAY_F32 ? "float32" : "whole numbers");
     if (label->dim[0] != samples->dim[0])
         return weir_fail(
             WEIR_INVALID,

@@ -6,7 +6,7 @@
 #define WEIR_DATA_ARRAY_H
 #include "core/err.h"
 
-typedef enum { WEIR_U8 = 0x08, WEIR_I32 = 0x0C, WEIR_F32 = 0x0D } weir_array_type;
+typedef enum { WEIR_ARRAY_U8 = 0x08, WEIR_ARRAY_I32 = 0x0C, WEIR_ARRAY_F32 = 0x0D } weir_array_type;
 
 typedef struct weir_array {
     const char *name; /* the file's, for messages */

@@ -23,7 +23,7 @@ static void mirror(float *x, int64_t n)
     }
 }
 
-void weir_augment(float *x, const int64_t dim[3], const weir_pick *pick, int i)
+void weir_augment(float *x, const int64_t dim[3], const weir_data_pick *pick, int i)
 {
     weir_rng r = weir_rng_at(pick->seed, WEIR_RNG_AUGMENT, pick->step,
                              (uint32_t)(pick->first + (uint64_t)i));

@@ -7,5 +7,5 @@
 #include "data/data.h"
 
 /* Sample i of the pick, in place: dim is channels, height, width. */
-void weir_augment(float *x, const int64_t dim[3], const weir_pick *, int i);
+void weir_augment(float *x, const int64_t dim[3], const weir_data_pick *, int i);
 #endif

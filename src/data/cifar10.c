@@ -15,10 +15,10 @@ typedef const unsigned char *record;
 
 typedef struct cifar10 {
     const char *dir;
-    int64_t limit[WEIR_PARTS]; /* 0: all there are */
+    int64_t limit[WEIR_DATA_PARTS]; /* 0: all there are */
     bool augment;
-    record *at[WEIR_PARTS]; /* where each sample lies */
-    uint64_t count[WEIR_PARTS];
+    record *at[WEIR_DATA_PARTS]; /* where each sample lies */
+    uint64_t count[WEIR_DATA_PARTS];
     weir_scale *scale; /* one for each channel */
     weir_standard channel[WEIR_RECORD_PLANES];
     char **bytes; /* of the files, ours to free */
@@ -40,12 +40,13 @@ static bool is_test(const char *name, const char *word)
 
 static weir_err find(const char *dir, int part, weir_arena *a, weir_files *found)
 {
-    static const char *const word[WEIR_PARTS] = {"data_batch_", "test_batch.bin"};
+    static const char *const word[WEIR_DATA_PARTS] = {"data_batch_", "test_batch.bin"};
 
-    WEIR_TRY(weir_files_find(dir, part == WEIR_TRAIN ? is_train : is_test, word[part], a, found));
+    WEIR_TRY(
+        weir_files_find(dir, part == WEIR_DATA_TRAIN ? is_train : is_test, word[part], a, found));
     if (!found->n)
         return weir_fail(WEIR_INVALID, "%s: there is no %s, plain or .gz", dir,
-                         part == WEIR_TRAIN ? "data_batch_*.bin" : "test_batch.bin");
+                         part == WEIR_DATA_TRAIN ? "data_batch_*.bin" : "test_batch.bin");
     return WEIR_OK;
 }
 
@@ -78,9 +79,9 @@ static weir_err learn(cifar10 *s, weir_arena *a)
         return weir_fail_nomem(WEIR_RECORD_PLANES * sizeof *s->scale);
     for (int c = 0; c < WEIR_RECORD_PLANES; c++) {
         uint64_t count[256] = {0};
-        for (uint64_t i = 0; i < s->count[WEIR_TRAIN]; i++)
+        for (uint64_t i = 0; i < s->count[WEIR_DATA_TRAIN]; i++)
             for (int k = 0; k < WEIR_RECORD_PLANE; k++)
-                count[s->at[WEIR_TRAIN][i][1 + c * WEIR_RECORD_PLANE + k]]++;
+                count[s->at[WEIR_DATA_TRAIN][i][1 + c * WEIR_RECORD_PLANE + k]]++;
         s->scale[c] = weir_scale_fit_counts(count);
     }
     return WEIR_OK;
@@ -89,16 +90,16 @@ static weir_err learn(cifar10 *s, weir_arena *a)
 /* The files of all parts from `first` on. */
 static weir_err load_parts(cifar10 *s, int first, weir_arena *a)
 {
-    weir_files found[WEIR_PARTS];
+    weir_files found[WEIR_DATA_PARTS];
     int files = 0;
 
-    for (int part = first; part < WEIR_PARTS; part++) {
+    for (int part = first; part < WEIR_DATA_PARTS; part++) {
         WEIR_TRY(find(s->dir, part, a, &found[part]));
         files += found[part].n;
     }
     if (!(s->bytes = WEIR_NEW(a, char *, files)))
         return weir_fail_nomem((size_t)files * sizeof *s->bytes);
-    for (int part = first; part < WEIR_PARTS; part++)
+    for (int part = first; part < WEIR_DATA_PARTS; part++)
         WEIR_TRY(load(s, &found[part], a, part));
     return WEIR_OK;
 }
@@ -109,15 +110,15 @@ static weir_err open_cifar10(void *self, const weir_data_need *need, weir_arena 
                              weir_data_facts *facts)
 {
     cifar10 *s = self;
-    weir_data_facts made = {.target = WEIR_CLASSES,
+    weir_data_facts made = {.target = WEIR_TARGET_CLASSES,
                             .classes = WEIR_RECORD_CLASSES,
                             .dims = 3,
                             .dim = {1, 1, 1, 1}};
 
     if (!s->dir || !s->dir[0])
         return weir_fail(WEIR_USAGE, "data cifar10: a directory was expected, as in cifar10:DIR");
-    WEIR_TRY(load_parts(s, need->test_only ? WEIR_TEST : WEIR_TRAIN, a));
-    for (int part = 0; part < WEIR_PARTS; part++) {
+    WEIR_TRY(load_parts(s, need->test_only ? WEIR_DATA_TEST : WEIR_DATA_TRAIN, a));
+    for (int part = 0; part < WEIR_DATA_PARTS; part++) {
         uint64_t limit = (uint64_t)s->limit[part];
         made.count[part] = limit && limit < s->count[part] ? limit : s->count[part];
     }
@@ -144,7 +145,7 @@ static weir_err lessons(void *self, weir_lesson *l)
                                    : weir_lesson_damaged("there is not one mean a channel");
 }
 
-static weir_err get(const void *self, const weir_pick *pick, weir_batch *batch)
+static weir_err get(const void *self, const weir_data_pick *pick, weir_data_batch *batch)
 {
     const cifar10 *s = self;
 
@@ -154,7 +155,7 @@ static weir_err get(const void *self, const weir_pick *pick, weir_batch *batch)
         batch->label[i] = from[0];
         for (int k = 0; k < WEIR_RECORD_PLANES * WEIR_RECORD_PLANE; k++)
             x[k] = s->channel[k / WEIR_RECORD_PLANE].byte[from[1 + k]];
-        if (s->augment && pick->part == WEIR_TRAIN)
+        if (s->augment && pick->part == WEIR_DATA_TRAIN)
             weir_augment(x, shape, pick, i);
     }
     batch->n = pick->n;
@@ -162,7 +163,7 @@ static weir_err get(const void *self, const weir_pick *pick, weir_batch *batch)
 }
 
 /* Record by record: how they are cut into files does not matter. */
-static uint64_t hash(const void *self, weir_part part)
+static uint64_t hash(const void *self, weir_data_part part)
 {
     const cifar10 *s = self;
     uint64_t h = 0;
@@ -184,9 +185,9 @@ static const weir_opt options[] = {
     {"dir", WEIR_OPT_TEXT, offsetof(cifar10, dir), NULL, "where the files are", .bare = true},
     {"augment", WEIR_OPT_BOOL, offsetof(cifar10, augment), "no",
      .help = "crop and flip training pictures at random"},
-    {"limit", WEIR_OPT_INT, offsetof(cifar10, limit[WEIR_TRAIN]), "0",
+    {"limit", WEIR_OPT_INT, offsetof(cifar10, limit[WEIR_DATA_TRAIN]), "0",
      "training samples used; 0: all", .min = 0, .max = 1e18},
-    {"test_limit", WEIR_OPT_INT, offsetof(cifar10, limit[WEIR_TEST]), "0",
+    {"test_limit", WEIR_OPT_INT, offsetof(cifar10, limit[WEIR_DATA_TEST]), "0",
      "test samples used; 0: all", .min = 0, .max = 1e18},
     {0},
 };

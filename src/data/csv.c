@@ -26,10 +26,10 @@ typedef struct csv {
         uint64_t table;
         int64_t test, seed;
     } split;
-    bool asked;                 /* the user says how to split */
-    uint64_t first[WEIR_PARTS]; /* the row each part begins with */
-    uint64_t hash[WEIR_PARTS];  /* of the rows as the file has them */
-    float *value;               /* standardised rows, the test part's first */
+    bool asked;                      /* the user says how to split */
+    uint64_t first[WEIR_DATA_PARTS]; /* the row each part begins with */
+    uint64_t hash[WEIR_DATA_PARTS];  /* of the rows as the file has them */
+    float *value;                    /* standardised rows, the test part's first */
 } csv;
 
 static const double *row(const weir_table *t, const uint64_t *order, uint64_t place)
@@ -129,15 +129,15 @@ static weir_err use_rows(csv *s, const weir_table *t, const uint64_t *order,
                          const weir_data_need *need, weir_arena *a, weir_data_facts *facts)
 {
     uint64_t test = (uint64_t)s->split.test;
-    weir_data_facts made = {.target = WEIR_VALUES,
+    weir_data_facts made = {.target = WEIR_TARGET_VALUES,
                             .classes = 1,
                             .dims = 1,
                             .dim = {(int64_t)t->cols - 1, 1, 1, 1}};
 
-    s->first[WEIR_TRAIN] = made.count[WEIR_TEST] = test;
-    made.count[WEIR_TRAIN] = need->test_only ? 0 : t->rows - test;
-    s->hash[WEIR_TEST] = hash_rows(t, order, 0, test);
-    s->hash[WEIR_TRAIN] = hash_rows(t, order, test, t->rows);
+    s->first[WEIR_DATA_TRAIN] = made.count[WEIR_DATA_TEST] = test;
+    made.count[WEIR_DATA_TRAIN] = need->test_only ? 0 : t->rows - test;
+    s->hash[WEIR_DATA_TEST] = hash_rows(t, order, 0, test);
+    s->hash[WEIR_DATA_TRAIN] = hash_rows(t, order, test, t->rows);
     if (!need->lessons)
         WEIR_TRY(learn(s, t, order, a));
     WEIR_TRY(standardise_all(s, t, order));
@@ -175,7 +175,7 @@ static weir_err open_csv(void *self, const weir_data_need *need, weir_arena *a,
     if (!s->path || !s->path[0])
         return weir_fail(WEIR_USAGE, "data csv: a file was expected, as in csv:FILE");
     WEIR_TRY(weir_files_read(s->path, &bytes, &n));
-    err = weir_table_parse(s->path, bytes, n, (weir_header)s->header, &table);
+    err = weir_table_parse(s->path, bytes, n, (weir_table_header)s->header, &table);
     free(bytes);
     WEIR_TRY(err);
     err = use_table(s, &table, need, a, facts);
@@ -194,7 +194,7 @@ static weir_err lessons(void *self, weir_lesson *l)
     return weir_lesson_scales(l, &s->scale, &s->columns);
 }
 
-static weir_err get(const void *self, const weir_pick *pick, weir_batch *batch)
+static weir_err get(const void *self, const weir_data_pick *pick, weir_data_batch *batch)
 {
     const csv *s = self;
     uint64_t inputs = s->columns - 1;
@@ -208,7 +208,10 @@ static weir_err get(const void *self, const weir_pick *pick, weir_batch *batch)
     return WEIR_OK;
 }
 
-static uint64_t hash(const void *self, weir_part part) { return ((const csv *)self)->hash[part]; }
+static uint64_t hash(const void *self, weir_data_part part)
+{
+    return ((const csv *)self)->hash[part];
+}
 
 static void close_csv(void *self) { free(((csv *)self)->value); }
 

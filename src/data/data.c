@@ -144,7 +144,7 @@ weir_err weir_data_open(const char *spec, const weir_data_need *need, weir_arena
     if (set)
         WEIR_TRY(check_place(set, dir, plug, made.self));
     WEIR_TRY(open_files(&made, need ? need : &nothing, a));
-    if (made.facts.target != WEIR_VALUES)
+    if (made.facts.target != WEIR_TARGET_VALUES)
         made.facts.value_scale = 1;
     *use = made;
     return WEIR_OK;
@@ -157,7 +157,7 @@ void weir_data_close(weir_data_use *use)
     *use = (weir_data_use){0};
 }
 
-uint64_t weir_data_hash(weir_data_use *use, weir_part part)
+uint64_t weir_data_hash(weir_data_use *use, weir_data_part part)
 {
     if (!use->hashed[part] && use->data->hash)
         use->hash[part] = use->data->hash(use->self, part);
@@ -167,26 +167,27 @@ uint64_t weir_data_hash(weir_data_use *use, weir_part part)
 
 /* ---- batches ---- */
 
-weir_err weir_batch_new(const weir_data_facts *facts, int room, weir_arena *a, weir_batch *batch)
+weir_err weir_data_batch_new(const weir_data_facts *facts, int room, weir_arena *a,
+                             weir_data_batch *batch)
 {
     size_t width = 1, targets = 1;
     void *in, *out;
 
     for (int i = 0; i < facts->dims; i++)
         width *= (size_t)facts->dim[i];
-    if (facts->target != WEIR_CLASSES)
-        targets = facts->target == WEIR_TOKENS ? width : (size_t)facts->classes;
+    if (facts->target != WEIR_TARGET_CLASSES)
+        targets = facts->target == WEIR_TARGET_TOKENS ? width : (size_t)facts->classes;
     /* a token is as large as a float */
     in = weir_alloc_many(a, (size_t)room, width * sizeof(float));
     out = weir_alloc_many(a, (size_t)room, targets * sizeof(float));
     if (!in || !out)
         return weir_fail_nomem((size_t)room * (width + targets) * sizeof(float));
-    *batch = (weir_batch){.room = room};
+    *batch = (weir_data_batch){.room = room};
     if (facts->tokens_in)
         batch->token = in;
     else
         batch->x = in;
-    if (facts->target == WEIR_VALUES)
+    if (facts->target == WEIR_TARGET_VALUES)
         batch->value = out;
     else
         batch->label = out;

@@ -13,14 +13,14 @@ enum { FILES = 3, MOST_CLASSES = 1000001 };
 
 typedef struct frames {
     const char *dir;
-    int64_t window, limit[WEIR_PARTS];
+    int64_t window, limit[WEIR_DATA_PARTS];
     int64_t classes; /* 0: as the training labels show, which then say it here */
-    weir_array frame[WEIR_PARTS], label[WEIR_PARTS], utt[WEIR_PARTS];
+    weir_array frame[WEIR_DATA_PARTS], label[WEIR_DATA_PARTS], utt[WEIR_DATA_PARTS];
     int64_t type;      /* of the training part's values */
     weir_scale *scale; /* one for each feature */
     uint64_t features;
     weir_standard *feature;
-    char *bytes[FILES * WEIR_PARTS]; /* of the files, ours to free */
+    char *bytes[FILES * WEIR_DATA_PARTS]; /* of the files, ours to free */
     int files;
 } frames;
 
@@ -49,7 +49,7 @@ static weir_err load_part(frames *s, int part, const char *const name[FILES], we
 /* What the training part teaches. */
 static weir_err learn(frames *s, weir_arena *a)
 {
-    const weir_array *train = &s->frame[WEIR_TRAIN];
+    const weir_array *train = &s->frame[WEIR_DATA_TRAIN];
 
     s->type = train->type;
     s->features = train->width;
@@ -79,7 +79,7 @@ static weir_err standardise(frames *s, int first, weir_arena *a)
         return weir_fail_nomem(s->features * sizeof *s->feature);
     for (uint64_t f = 0; f < s->features; f++)
         weir_standard_set(&s->feature[f], s->scale[f]);
-    for (int part = first; part < WEIR_PARTS; part++)
+    for (int part = first; part < WEIR_DATA_PARTS; part++)
         WEIR_TRY(check_part(s, &s->frame[part]));
     return WEIR_OK;
 }
@@ -88,13 +88,13 @@ static weir_err standardise(frames *s, int first, weir_arena *a)
 static weir_err open_frames(void *self, const weir_data_need *need, weir_arena *a,
                             weir_data_facts *facts)
 {
-    static const char *const name[WEIR_PARTS][FILES] = {{"train-frames", "train-frame-labels",
-                                                         "train-utts"},
-                                                        {"test-frames", "test-frame-labels",
-                                                         "test-utts"}};
+    static const char *const name[WEIR_DATA_PARTS][FILES] = {{"train-frames", "train-frame-labels",
+                                                              "train-utts"},
+                                                             {"test-frames", "test-frame-labels",
+                                                              "test-utts"}};
     frames *s = self;
-    int first = need->test_only ? WEIR_TEST : WEIR_TRAIN;
-    weir_data_facts made = {.target = WEIR_CLASSES, .dims = 1, .dim = {1, 1, 1, 1}};
+    int first = need->test_only ? WEIR_DATA_TEST : WEIR_DATA_TRAIN;
+    weir_data_facts made = {.target = WEIR_TARGET_CLASSES, .dims = 1, .dim = {1, 1, 1, 1}};
 
     if (!s->dir || !s->dir[0])
         return weir_fail(WEIR_USAGE, "data frames: a directory was expected, as in frames:DIR");
@@ -103,7 +103,7 @@ static weir_err open_frames(void *self, const weir_data_need *need, weir_arena *
             WEIR_USAGE,
             "data frames: window=%lld: an odd number was expected, as many frames before as behind",
             (long long)s->window);
-    for (int part = first; part < WEIR_PARTS; part++) {
+    for (int part = first; part < WEIR_DATA_PARTS; part++) {
         uint64_t limit = (uint64_t)s->limit[part];
         WEIR_TRY(load_part(s, part, name[part], a));
         made.count[part] = limit && limit < s->frame[part].dim[0] ? limit : s->frame[part].dim[0];
@@ -123,7 +123,7 @@ static weir_err lessons(void *self, weir_lesson *l)
 
     WEIR_TRY(weir_lesson_option(l, "window", true));
     WEIR_TRY(weir_lesson_count(l, "classes", &s->classes, MOST_CLASSES));
-    WEIR_TRY(weir_lesson_number(l, "type", &s->type, WEIR_U8, WEIR_F32));
+    WEIR_TRY(weir_lesson_number(l, "type", &s->type, WEIR_ARRAY_U8, WEIR_ARRAY_F32));
     return weir_lesson_scales(l, &s->scale, &s->features);
 }
 
@@ -144,7 +144,7 @@ static void make_window(const frames *s, int part, uint64_t at, float *x)
     }
 }
 
-static weir_err get(const void *self, const weir_pick *pick, weir_batch *batch)
+static weir_err get(const void *self, const weir_data_pick *pick, weir_data_batch *batch)
 {
     const frames *s = self;
     uint64_t width = (uint64_t)s->window * s->frame[pick->part].width;
@@ -157,7 +157,7 @@ static weir_err get(const void *self, const weir_pick *pick, weir_batch *batch)
     return WEIR_OK;
 }
 
-static uint64_t hash(const void *self, weir_part part)
+static uint64_t hash(const void *self, weir_data_part part)
 {
     const frames *s = self;
     uint64_t h = weir_array_hash(&s->label[part], weir_array_hash(&s->frame[part], 0));
@@ -179,9 +179,9 @@ static const weir_opt options[] = {
      .min = 1, .max = 10001},
     {"classes", WEIR_OPT_INT, offsetof(frames, classes), "0",
      "how many; 0: as the training labels show", .min = 0, .max = MOST_CLASSES},
-    {"limit", WEIR_OPT_INT, offsetof(frames, limit[WEIR_TRAIN]), "0",
+    {"limit", WEIR_OPT_INT, offsetof(frames, limit[WEIR_DATA_TRAIN]), "0",
      "training samples used; 0: all", .min = 0, .max = 1e18},
-    {"test_limit", WEIR_OPT_INT, offsetof(frames, limit[WEIR_TEST]), "0",
+    {"test_limit", WEIR_OPT_INT, offsetof(frames, limit[WEIR_DATA_TEST]), "0",
      "test samples used; 0: all", .min = 0, .max = 1e18},
     {0},
 };

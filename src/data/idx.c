@@ -13,15 +13,15 @@ enum { MOST_CLASSES = 1000001 };
 
 typedef struct idx {
     const char *dir;
-    int64_t limit[WEIR_PARTS]; /* 0: all there are */
-    int64_t classes;           /* 0: as the training labels show, which then say it here */
+    int64_t limit[WEIR_DATA_PARTS]; /* 0: all there are */
+    int64_t classes;                /* 0: as the training labels show, which then say it here */
     bool augment;
     int64_t dim[3];
-    weir_array input[WEIR_PARTS], label[WEIR_PARTS];
+    weir_array input[WEIR_DATA_PARTS], label[WEIR_DATA_PARTS];
     weir_array like; /* type and sizes of a sample: the training part's */
     weir_scale *scale;
     weir_standard standard;
-    char *bytes[2 * WEIR_PARTS]; /* of the four files, ours to free */
+    char *bytes[2 * WEIR_DATA_PARTS]; /* of the four files, ours to free */
     int files;
 } idx;
 
@@ -88,14 +88,14 @@ static weir_err tell_facts(idx *s, weir_data_facts *facts)
         return weir_fail(
             WEIR_MISFIT,
             "data idx: augment=yes needs pictures; the samples of %s have one dimension", in->name);
-    *facts = (weir_data_facts){.target = WEIR_CLASSES,
+    *facts = (weir_data_facts){.target = WEIR_TARGET_CLASSES,
                                .classes = s->classes,
                                .dims = in->dims == 2 ? 1 : 3,
                                .dim = {1, 1, 1, 1}};
     for (int i = 1; i < in->dims; i++)
         facts->dim[facts->dims - in->dims + i] = (int64_t)in->dim[i];
     memcpy(s->dim, facts->dim, sizeof s->dim);
-    for (int part = 0; part < WEIR_PARTS; part++) {
+    for (int part = 0; part < WEIR_DATA_PARTS; part++) {
         uint64_t n = s->input[part].dim[0], limit = (uint64_t)s->limit[part];
         facts->count[part] = limit && limit < n ? limit : n;
     }
@@ -106,12 +106,12 @@ static weir_err tell_facts(idx *s, weir_data_facts *facts)
 
 static weir_err load_part(idx *s, int part, weir_arena *a)
 {
-    static const char *const name[WEIR_PARTS][2] = {{"train-images", "train-labels"},
-                                                    {"t10k-images|test-images",
-                                                     "t10k-labels|test-labels"}};
-    static const char *const wanted[WEIR_PARTS][2] = {{"train-images-*", "train-labels-*"},
-                                                      {"t10k-images-* or test-images-*",
-                                                       "t10k-labels-* or test-labels-*"}};
+    static const char *const name[WEIR_DATA_PARTS][2] = {{"train-images", "train-labels"},
+                                                         {"t10k-images|test-images",
+                                                          "t10k-labels|test-labels"}};
+    static const char *const wanted[WEIR_DATA_PARTS][2] = {{"train-images-*", "train-labels-*"},
+                                                           {"t10k-images-* or test-images-*",
+                                                            "t10k-labels-* or test-labels-*"}};
 
     WEIR_TRY(load(s, name[part][0], wanted[part][0], a, &s->input[part]));
     WEIR_TRY(load(s, name[part][1], wanted[part][1], a, &s->label[part]));
@@ -122,10 +122,10 @@ static weir_err load_part(idx *s, int part, weir_arena *a)
 /* What the training part teaches. */
 static weir_err learn(idx *s, weir_arena *a)
 {
-    s->like = s->input[WEIR_TRAIN];
+    s->like = s->input[WEIR_DATA_TRAIN];
     if (!(s->scale = WEIR_NEW(a, weir_scale, 1)))
         return weir_fail_nomem(sizeof *s->scale);
-    *s->scale = weir_scale_fit(&s->input[WEIR_TRAIN], 0, 1);
+    *s->scale = weir_scale_fit(&s->input[WEIR_DATA_TRAIN], 0, 1);
     return WEIR_OK;
 }
 
@@ -135,16 +135,16 @@ static weir_err open_idx(void *self, const weir_data_need *need, weir_arena *a,
                          weir_data_facts *facts)
 {
     idx *s = self;
-    int first = need->test_only ? WEIR_TEST : WEIR_TRAIN;
+    int first = need->test_only ? WEIR_DATA_TEST : WEIR_DATA_TRAIN;
 
     if (!s->dir || !s->dir[0])
         return weir_fail(WEIR_USAGE, "data idx: a directory was expected, as in idx:DIR");
-    for (int part = first; part < WEIR_PARTS; part++)
+    for (int part = first; part < WEIR_DATA_PARTS; part++)
         WEIR_TRY(load_part(s, part, a));
     if (!need->lessons)
         WEIR_TRY(learn(s, a));
     weir_standard_set(&s->standard, *s->scale);
-    for (int part = first; part < WEIR_PARTS; part++) {
+    for (int part = first; part < WEIR_DATA_PARTS; part++) {
         WEIR_TRY(check_like(s, &s->input[part]));
         WEIR_TRY(weir_standard_check(&s->standard, &s->input[part], 0, 1));
     }
@@ -159,7 +159,7 @@ static weir_err lessons(void *self, weir_lesson *l)
     uint64_t scales = 1;
 
     WEIR_TRY(weir_lesson_count(l, "classes", &s->classes, MOST_CLASSES));
-    WEIR_TRY(weir_lesson_number(l, "type", &type, WEIR_U8, WEIR_F32));
+    WEIR_TRY(weir_lesson_number(l, "type", &type, WEIR_ARRAY_U8, WEIR_ARRAY_F32));
     WEIR_TRY(weir_lesson_sizes(l, "shape", s->like.dim + 1, &dims, 3));
     WEIR_TRY(weir_lesson_scales(l, &s->scale, &scales));
     if (l->reading)
@@ -169,7 +169,7 @@ static weir_err lessons(void *self, weir_lesson *l)
     return scales == 1 ? WEIR_OK : weir_lesson_damaged("there is not one mean for all values");
 }
 
-static weir_err get(const void *self, const weir_pick *pick, weir_batch *batch)
+static weir_err get(const void *self, const weir_data_pick *pick, weir_data_batch *batch)
 {
     const idx *s = self;
     const weir_array *in = &s->input[pick->part];
@@ -177,7 +177,7 @@ static weir_err get(const void *self, const weir_pick *pick, weir_batch *batch)
     for (int i = 0; i < pick->n; i++) {
         float *x = batch->x + (size_t)i * in->width;
         weir_standard_sample(&s->standard, in, pick->index[i], x);
-        if (s->augment && pick->part == WEIR_TRAIN)
+        if (s->augment && pick->part == WEIR_DATA_TRAIN)
             weir_augment(x, s->dim, pick, i);
         batch->label[i] = weir_array_int(&s->label[pick->part], pick->index[i]);
     }
@@ -185,7 +185,7 @@ static weir_err get(const void *self, const weir_pick *pick, weir_batch *batch)
     return WEIR_OK;
 }
 
-static uint64_t hash(const void *self, weir_part part)
+static uint64_t hash(const void *self, weir_data_part part)
 {
     const idx *s = self;
 
@@ -206,10 +206,10 @@ static const weir_opt options[] = {
      .help = "crop and flip training pictures at random"},
     {"classes", WEIR_OPT_INT, offsetof(idx, classes), "0",
      "how many; 0: as the training labels show", .min = 0, .max = MOST_CLASSES},
-    {"limit", WEIR_OPT_INT, offsetof(idx, limit[WEIR_TRAIN]), "0", "training samples used; 0: all",
-     .min = 0, .max = 1e18},
-    {"test_limit", WEIR_OPT_INT, offsetof(idx, limit[WEIR_TEST]), "0", "test samples used; 0: all",
-     .min = 0, .max = 1e18},
+    {"limit", WEIR_OPT_INT, offsetof(idx, limit[WEIR_DATA_TRAIN]), "0",
+     "training samples used; 0: all", .min = 0, .max = 1e18},
+    {"test_limit", WEIR_OPT_INT, offsetof(idx, limit[WEIR_DATA_TEST]), "0",
+     "test samples used; 0: all", .min = 0, .max = 1e18},
     {0},
 };
 

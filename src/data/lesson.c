@@ -176,7 +176,7 @@ static weir_json *byte_list(const char *word, size_t n)
     return list;
 }
 
-static void write_words(weir_lesson *l, const char *key, const weir_words *words)
+static void write_words(weir_lesson *l, const char *key, const weir_vocab *words)
 {
     weir_json *list = weir_json_array();
 
@@ -188,7 +188,7 @@ static void write_words(weir_lesson *l, const char *key, const weir_words *words
     weir_json_put(l->to, key, list);
 }
 
-static weir_err read_bytes(const weir_json *list, size_t number, weir_words *words, uint32_t *got)
+static weir_err read_bytes(const weir_json *list, size_t number, weir_vocab *words, uint32_t *got)
 {
     size_t n = weir_json_length(list);
     char *word = n ? malloc(n) : NULL;
@@ -205,12 +205,12 @@ static weir_err read_bytes(const weir_json *list, size_t number, weir_words *wor
         word[i] = (char)byte;
     }
     if (!err)
-        err = weir_words_add(words, word, n, got);
+        err = weir_vocab_add(words, word, n, got);
     free(word);
     return err;
 }
 
-weir_err weir_lesson_words(weir_lesson *l, const char *key, weir_words *words)
+weir_err weir_lesson_words(weir_lesson *l, const char *key, weir_vocab *words)
 {
     const weir_json *list = l->reading ? weir_json_get(l->from, key) : NULL;
     size_t count = weir_json_length(list), n;
@@ -223,7 +223,7 @@ weir_err weir_lesson_words(weir_lesson *l, const char *key, weir_words *words)
         return weir_lesson_damaged("'%s' is missing, or holds no words", key);
     for (size_t i = 0; i < count; i++) {
         if (weir_json_bytes_at(list, i, &word, &n))
-            WEIR_TRY(weir_words_add(words, word, n, &number));
+            WEIR_TRY(weir_vocab_add(words, word, n, &number));
         else
             WEIR_TRY(read_bytes(weir_json_at(list, i), i, words, &number));
         if (number != i)

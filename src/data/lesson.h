@@ -17,7 +17,7 @@
 #include "core/json.h"
 #include "core/plug.h"
 #include "data/standard.h"
-#include "data/words.h"
+#include "data/vocab.h"
 
 typedef struct weir_lesson {
     bool reading;
@@ -45,7 +45,7 @@ weir_err weir_lesson_hash(weir_lesson *, const char *key, uint64_t *);
 weir_err weir_lesson_scales(weir_lesson *, weir_scale **, uint64_t *n);
 /* At least one word, each once. Read, `words` is empty before, and to be freed after an error
  * too. */
-weir_err weir_lesson_words(weir_lesson *, const char *key, weir_words *words);
+weir_err weir_lesson_words(weir_lesson *, const char *key, weir_vocab *words);
 /* What every sentence about lessons that cannot be read begins with. */
 weir_err weir_lesson_damaged(const char *format, ...) __attribute__((format(printf, 1, 2)));
 #endif

@@ -10,7 +10,7 @@ enum {
     MOST_TEXT = 40 << 20
 };
 
-static const char *const part_name[WEIR_PARTS] = {"training", "test"};
+static const char *const part_name[WEIR_DATA_PARTS] = {"training", "test"};
 
 /* ---- one list for both ways ---- */
 
@@ -32,9 +32,9 @@ static weir_err list_part(weir_lesson *l, const char *name, struct weir_data_tra
 }
 
 static weir_err list_all(const weir_data_use *use, weir_lesson *l,
-                         struct weir_data_trained trained[WEIR_PARTS])
+                         struct weir_data_trained trained[WEIR_DATA_PARTS])
 {
-    for (int part = 0; part < WEIR_PARTS; part++)
+    for (int part = 0; part < WEIR_DATA_PARTS; part++)
         WEIR_TRY(list_part(l, part_name[part], &trained[part]));
     return use->data->lessons ? use->data->lessons(use->self, l) : WEIR_OK;
 }
@@ -62,13 +62,13 @@ static weir_err keep_text(const char *kind, char *text, weir_arena *a, const cha
 weir_err weir_data_lessons(weir_data_use *use, weir_arena *a, const char **kept)
 {
     weir_lesson l = lesson_of(use, a);
-    struct weir_data_trained trained[WEIR_PARTS];
+    struct weir_data_trained trained[WEIR_DATA_PARTS];
     char *text = NULL;
     weir_err err;
 
-    for (int part = 0; part < WEIR_PARTS; part++)
+    for (int part = 0; part < WEIR_DATA_PARTS; part++)
         trained[part] = (struct weir_data_trained){use->facts.count[part],
-                                                   weir_data_hash(use, (weir_part)part)};
+                                                   weir_data_hash(use, (weir_data_part)part)};
     l.to = weir_json_object();
     weir_json_put_int(l.to, "version", VERSION);
     weir_json_put_text(l.to, "kind", use->data->plug.name);

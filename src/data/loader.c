@@ -7,29 +7,29 @@
 
 struct weir_loader {
     const weir_data_use *data;
-    weir_plan plan;
+    weir_sample_plan plan;
     weir_loader_from next; /* to be prepared: the task's */
     weir_arena *arena;
-    weir_batch *batch; /* `ahead` + 1 of them */
-    uint64_t *index;   /* of the samples being fetched: the task's */
+    weir_data_batch *batch; /* `ahead` + 1 of them */
+    uint64_t *index;        /* of the samples being fetched: the task's */
     weir_queue *free, *full;
-    weir_task *task;  /* NULL after its end was seen */
-    weir_batch *lent; /* what the last weir_loader_next gave */
-    weir_err failed;  /* why the task ended, for every later call */
+    weir_task *task;       /* NULL after its end was seen */
+    weir_data_batch *lent; /* what the last weir_loader_next gave */
+    weir_err failed;       /* why the task ended, for every later call */
     char why[WEIR_WHY_MAX];
 };
 
-static weir_err fill(const weir_loader *l, int m, weir_batch *batch)
+static weir_err fill(const weir_loader *l, int m, weir_data_batch *batch)
 {
     weir_cursor at = l->next.at;
-    weir_pick pick = {.part = WEIR_TRAIN,
-                      .seed = l->plan.seed,
-                      .step = l->next.step,
-                      .index = l->index};
+    weir_data_pick pick = {.part = WEIR_DATA_TRAIN,
+                           .seed = l->plan.seed,
+                           .step = l->next.step,
+                           .index = l->index};
 
-    weir_plan_share(&l->plan, at, m, &pick.first, &pick.n);
+    weir_sample_plan_slice(&l->plan, at, m, &pick.first, &pick.n);
     for (int i = 0; i < pick.n; i++)
-        l->index[i] = weir_plan_index(&l->plan, at, pick.first + (uint64_t)i);
+        l->index[i] = weir_sample_plan_index(&l->plan, at, pick.first + (uint64_t)i);
     batch->n = 0;
     return pick.n ? l->data->data->get(l->data->self, &pick, batch) : WEIR_OK;
 }
@@ -58,37 +58,38 @@ static weir_err run(void *arg)
 
 static weir_err allocate(weir_loader *l, weir_rt *rt, int batches)
 {
-    int room = weir_plan_room(&l->plan);
+    int room = weir_sample_plan_room(&l->plan);
 
-    if (!(l->batch = WEIR_NEW(l->arena, weir_batch, batches)))
+    if (!(l->batch = WEIR_NEW(l->arena, weir_data_batch, batches)))
         return weir_fail_nomem((size_t)batches * sizeof *l->batch);
     if (!(l->index = WEIR_NEW(l->arena, uint64_t, room)))
         return weir_fail_nomem((size_t)room * sizeof *l->index);
     WEIR_TRY(weir_queue_new(rt, batches, &l->free));
     WEIR_TRY(weir_queue_new(rt, batches, &l->full));
     for (int i = 0; i < batches; i++) {
-        WEIR_TRY(weir_batch_new(&l->data->facts, room, l->arena, &l->batch[i]));
+        WEIR_TRY(weir_data_batch_new(&l->data->facts, room, l->arena, &l->batch[i]));
         WEIR_TRY(weir_queue_put(l->free, &l->batch[i]));
     }
     return WEIR_OK;
 }
 
-weir_err weir_loader_open(weir_rt *rt, const weir_data_use *data, const weir_plan *plan,
+weir_err weir_loader_open(weir_rt *rt, const weir_data_use *data, const weir_sample_plan *plan,
                           weir_loader_from from, int ahead, weir_loader **loader)
 {
     weir_loader *l;
     weir_err err;
 
-    WEIR_TRY(weir_plan_check(plan));
-    if (plan->count > data->facts.count[WEIR_TRAIN] || from.at.rows > plan->count ||
+    WEIR_TRY(weir_sample_plan_check(plan));
+    if (plan->count > data->facts.count[WEIR_DATA_TRAIN] || from.at.rows > plan->count ||
         from.at.used >= from.at.rows ||
-        plan->streams != (uint64_t)data->facts.streams[WEIR_TRAIN] || ahead < 1 || ahead > 1024)
+        plan->streams != (uint64_t)data->facts.streams[WEIR_DATA_TRAIN] || ahead < 1 ||
+        ahead > 1024)
         return weir_fail(WEIR_FAILED,
                          "a loader of %llu samples in %llu streams, %d batches ahead, does not fit "
                          "data of %llu in %lld",
                          (unsigned long long)plan->count, (unsigned long long)plan->streams, ahead,
-                         (unsigned long long)data->facts.count[WEIR_TRAIN],
-                         (long long)data->facts.streams[WEIR_TRAIN]);
+                         (unsigned long long)data->facts.count[WEIR_DATA_TRAIN],
+                         (long long)data->facts.streams[WEIR_DATA_TRAIN]);
     if (!(l = calloc(1, sizeof *l)))
         return weir_fail_nomem(sizeof *l);
     *l = (weir_loader){.data = data, .plan = *plan, .next = from, .arena = weir_arena_new()};
@@ -113,7 +114,7 @@ static weir_err ended(weir_loader *l)
     return weir_fail(l->failed, "%s", l->why);
 }
 
-weir_err weir_loader_next(weir_loader *l, const weir_batch **batch)
+weir_err weir_loader_next(weir_loader *l, const weir_data_batch **batch)
 {
     void *item;
     weir_err err;

@@ -30,15 +30,16 @@ static weir_err cut(weir_sequence *s, uint64_t streams, uint64_t length, bool fe
 weir_err weir_sequences_cut(weir_sequences *q, const weir_data_need *need, int64_t vocabulary,
                             weir_data_facts *facts)
 {
-    weir_data_facts made = {.target = WEIR_TOKENS,
+    weir_data_facts made = {.target = WEIR_TARGET_TOKENS,
                             .classes = vocabulary,
                             .tokens_in = true,
                             .dims = 1,
                             .dim = {q->length, 1, 1, 1}};
     uint64_t streams = need->batch > 0 ? (uint64_t)need->batch : 1;
 
-    for (int part = need->test_only ? WEIR_TEST : WEIR_TRAIN; part < WEIR_PARTS; part++) {
-        WEIR_TRY(cut(&q->part[part], streams, (uint64_t)q->length, part == WEIR_TEST));
+    for (int part = need->test_only ? WEIR_DATA_TEST : WEIR_DATA_TRAIN; part < WEIR_DATA_PARTS;
+         part++) {
+        WEIR_TRY(cut(&q->part[part], streams, (uint64_t)q->length, part == WEIR_DATA_TEST));
         made.streams[part] = (int64_t)q->part[part].streams;
         made.count[part] = q->part[part].streams * q->part[part].windows;
     }
@@ -52,7 +53,7 @@ static int32_t token_at(const weir_sequence *s, uint64_t i)
                          : (int32_t)((const uint32_t *)s->token)[i];
 }
 
-weir_err weir_sequences_get(const void *self, const weir_pick *pick, weir_batch *batch)
+weir_err weir_sequences_get(const void *self, const weir_data_pick *pick, weir_data_batch *batch)
 {
     const weir_sequences *q = self;
     const weir_sequence *s = &q->part[pick->part];
@@ -72,7 +73,7 @@ weir_err weir_sequences_get(const void *self, const weir_pick *pick, weir_batch 
     return WEIR_OK;
 }
 
-uint64_t weir_sequences_hash(const void *self, weir_part part)
+uint64_t weir_sequences_hash(const void *self, weir_data_part part)
 {
     const weir_sequence *s = &((const weir_sequences *)self)->part[part];
 
@@ -83,6 +84,6 @@ void weir_sequences_close(void *self)
 {
     weir_sequences *q = self;
 
-    for (int part = 0; part < WEIR_PARTS; part++)
+    for (int part = 0; part < WEIR_DATA_PARTS; part++)
         free(q->memory[part]);
 }

@@ -20,9 +20,9 @@ typedef struct weir_sequence {
 
 /* What the private state of data made of tokens begins with. */
 typedef struct weir_sequences {
-    weir_sequence part[WEIR_PARTS];
+    weir_sequence part[WEIR_DATA_PARTS];
     int64_t length;
-    void *memory[WEIR_PARTS]; /* what the tokens lie in, ours to free */
+    void *memory[WEIR_DATA_PARTS]; /* what the tokens lie in, ours to free */
 } weir_sequences;
 
 /* Cuts the parts that are needed for the need's batch and tells the facts. A training part too
@@ -30,8 +30,8 @@ typedef struct weir_sequences {
 weir_err weir_sequences_cut(weir_sequences *, const weir_data_need *, int64_t vocabulary,
                             weir_data_facts *);
 /* The verbs of weir_data. */
-weir_err weir_sequences_get(const void *self, const weir_pick *, weir_batch *);
-uint64_t weir_sequences_hash(const void *self, weir_part);
+weir_err weir_sequences_get(const void *self, const weir_data_pick *, weir_data_batch *);
+uint64_t weir_sequences_hash(const void *self, weir_data_part);
 void weir_sequences_close(void *self);
 /* What a file without parts of its own is cut by: nine tenths of it are for training. */
 uint64_t weir_sequences_split(uint64_t tokens);

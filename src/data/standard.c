@@ -46,7 +46,7 @@ static weir_scale fit_numbers(const weir_array *a, uint64_t first, uint64_t ever
 
 weir_scale weir_scale_fit(const weir_array *a, uint64_t first, uint64_t every)
 {
-    return a->type == WEIR_U8 ? fit_bytes(a, first, every) : fit_numbers(a, first, every);
+    return a->type == WEIR_ARRAY_U8 ? fit_bytes(a, first, every) : fit_numbers(a, first, every);
 }
 
 void weir_standard_set(weir_standard *s, weir_scale scale)
@@ -59,7 +59,7 @@ void weir_standard_set(weir_standard *s, weir_scale scale)
 /* Of bytes the ends of the table tell. */
 static double distance(const weir_standard *s, const weir_array *a, uint64_t i)
 {
-    if (a->type == WEIR_U8)
+    if (a->type == WEIR_ARRAY_U8)
         return fmax(fabs((double)s->byte[0]), fabs((double)s->byte[255]));
     return fabs((weir_array_number(a, i) - s->scale.mean) / s->scale.deviation);
 }
@@ -67,7 +67,7 @@ static double distance(const weir_standard *s, const weir_array *a, uint64_t i)
 weir_err weir_standard_check(const weir_standard *s, const weir_array *a, uint64_t first,
                              uint64_t every)
 {
-    uint64_t n = a->type == WEIR_U8 ? first + 1 : a->dim[0] * a->width;
+    uint64_t n = a->type == WEIR_ARRAY_U8 ? first + 1 : a->dim[0] * a->width;
 
     for (uint64_t i = first; i < n; i += every)
         if (!(distance(s, a, i) <= 1e30))

@@ -28,7 +28,7 @@ weir_err weir_standard_check(const weir_standard *, const weir_array *, uint64_t
 void weir_standard_sample(const weir_standard *, const weir_array *, uint64_t sample, float *x);
 static inline float weir_standard_value(const weir_standard *s, const weir_array *a, uint64_t i)
 {
-    return a->type == WEIR_U8
+    return a->type == WEIR_ARRAY_U8
                ? s->byte[a->value[i]]
                : (float)((weir_array_number(a, i) - s->scale.mean) / s->scale.deviation);
 }

@@ -9,8 +9,8 @@
 
 typedef struct synth {
     const char *shape;
-    int64_t classes, count[WEIR_PARTS], seed, tokens, length;
-    uint64_t windows[WEIR_PARTS];
+    int64_t classes, count[WEIR_DATA_PARTS], seed, tokens, length;
+    uint64_t windows[WEIR_DATA_PARTS];
     double noise;
     size_t width;
     float signal_scale, noise_scale;
@@ -46,16 +46,16 @@ static weir_err parse_shape(synth *s, weir_data_facts *facts)
 /* As many streams as the run has samples a step; counts become whole windows of each. */
 static weir_err open_tokens(synth *s, const weir_data_need *need, weir_data_facts *facts)
 {
-    weir_data_facts made = {.target = WEIR_TOKENS,
+    weir_data_facts made = {.target = WEIR_TARGET_TOKENS,
                             .classes = s->tokens,
                             .tokens_in = true,
                             .dims = 1,
                             .dim = {s->length},
                             .value_scale = 1};
 
-    for (int part = 0; part < WEIR_PARTS; part++) {
+    for (int part = 0; part < WEIR_DATA_PARTS; part++) {
         int64_t streams = need && need->batch > 0 ? need->batch : 1;
-        if (streams > s->count[part] && part == WEIR_TRAIN)
+        if (streams > s->count[part] && part == WEIR_DATA_TRAIN)
             return weir_fail(
                 WEIR_MISFIT,
                 "data synth: count=%lld windows are fewer than the %lld streams of the batch",
@@ -92,7 +92,7 @@ static weir_err open_synth(void *self, const weir_data_need *need, weir_arena *a
                            weir_data_facts *facts)
 {
     synth *s = self;
-    weir_data_facts made = {.target = WEIR_CLASSES, .classes = s->classes};
+    weir_data_facts made = {.target = WEIR_TARGET_CLASSES, .classes = s->classes};
     double deviation = sqrt(1 + s->noise * s->noise); /* of the whole: inputs have deviation 1 */
 
     (void)a;
@@ -101,7 +101,7 @@ static weir_err open_synth(void *self, const weir_data_need *need, weir_arena *a
     WEIR_TRY(parse_shape(s, &made));
     s->signal_scale = (float)(1 / (deviation * sqrt(BYTE_VARIANCE)));
     s->noise_scale = (float)(s->noise / (deviation * sqrt(4 * BYTE_VARIANCE)));
-    for (int part = 0; part < WEIR_PARTS; part++)
+    for (int part = 0; part < WEIR_DATA_PARTS; part++)
         made.count[part] = (uint64_t)s->count[part];
     *facts = made;
     return WEIR_OK;
@@ -117,7 +117,7 @@ static float four_bytes(uint32_t x)
  * noise. */
 static void make_sample(const synth *s, int part, uint64_t index, uint64_t class, float *x)
 {
-    weir_rng picture = weir_rng_at((uint64_t)s->seed, WEIR_RNG_DATA, class, WEIR_PARTS);
+    weir_rng picture = weir_rng_at((uint64_t)s->seed, WEIR_RNG_DATA, class, WEIR_DATA_PARTS);
     weir_rng noise = weir_rng_at((uint64_t)s->seed, WEIR_RNG_DATA, index, (uint32_t)part);
     uint32_t word = 0;
 
@@ -129,7 +129,7 @@ static void make_sample(const synth *s, int part, uint64_t index, uint64_t class
     }
 }
 
-static weir_err get(const void *self, const weir_pick *pick, weir_batch *batch)
+static weir_err get(const void *self, const weir_data_pick *pick, weir_data_batch *batch)
 {
     const synth *s = self;
 
@@ -149,10 +149,10 @@ static const weir_opt options[] = {
     {"shape", WEIR_OPT_TEXT, offsetof(synth, shape), "1x28x28",
      .help = "channels x height x width, or one number"},
     {"classes", WEIR_OPT_INT, offsetof(synth, classes), "10", "how many", .min = 1, .max = 1000000},
-    {"count", WEIR_OPT_INT, offsetof(synth, count[WEIR_TRAIN]), "60000", "training samples",
+    {"count", WEIR_OPT_INT, offsetof(synth, count[WEIR_DATA_TRAIN]), "60000", "training samples",
      .min = 1, .max = 1e18},
-    {"test", WEIR_OPT_INT, offsetof(synth, count[WEIR_TEST]), "10000", "test samples", .min = 1,
-     .max = 1e18},
+    {"test", WEIR_OPT_INT, offsetof(synth, count[WEIR_DATA_TEST]), "10000", "test samples",
+     .min = 1, .max = 1e18},
     {"noise", WEIR_OPT_REAL, offsetof(synth, noise), "1", "its deviation, where the pictures' is 1",
      .min = 0, .max = 1000},
     {"seed", WEIR_OPT_INT, offsetof(synth, seed), "1", "of pictures and noise; not the run's",

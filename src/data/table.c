@@ -161,7 +161,7 @@ static void measure(reader r, uint64_t *columns, uint64_t *numbers)
         *numbers += is_number(&f, &x);
 }
 
-static weir_err parse(reader *r, weir_header header)
+static weir_err parse(reader *r, weir_table_header header)
 {
     weir_table *t = r->table;
     uint64_t numbers;
@@ -174,14 +174,14 @@ static weir_err parse(reader *r, weir_header header)
                          "%s: line %llu: %llu column was found; inputs and a target, parted by "
                          "commas, were expected",
                          t->name, (unsigned long long)r->line, (unsigned long long)t->cols);
-    if (header == WEIR_HEADER_NO || (header == WEIR_HEADER_AUTO && numbers))
+    if (header == WEIR_TABLE_HEADER_NO || (header == WEIR_TABLE_HEADER_AUTO && numbers))
         WEIR_TRY(parse_row(r));
     while (next_line(r))
         WEIR_TRY(parse_row(r));
     return t->rows ? WEIR_OK : weir_fail(WEIR_INVALID, "%s: it has a header and no rows", t->name);
 }
 
-weir_err weir_table_parse(const char *name, const char *text, size_t n, weir_header header,
+weir_err weir_table_parse(const char *name, const char *text, size_t n, weir_table_header header,
                           weir_table *table)
 {
     weir_table made = {.name = name};

@@ -5,7 +5,11 @@
 #include "core/err.h"
 
 /* auto: a first line without a number is one */
-typedef enum { WEIR_HEADER_AUTO, WEIR_HEADER_YES, WEIR_HEADER_NO } weir_header;
+typedef enum {
+    WEIR_TABLE_HEADER_AUTO,
+    WEIR_TABLE_HEADER_YES,
+    WEIR_TABLE_HEADER_NO
+} weir_table_header;
 
 typedef struct weir_table {
     const char *name; /* the file's, for messages */
@@ -16,6 +20,7 @@ typedef struct weir_table {
 
 /* Reads bytes that may be anything. WEIR_INVALID, with line and column: a field that is empty,
  * missing or one too many, not a number, or beyond 1e100; fewer than 2 columns; no rows. */
-weir_err weir_table_parse(const char *name, const char *text, size_t n, weir_header, weir_table *);
+weir_err weir_table_parse(const char *name, const char *text, size_t n, weir_table_header,
+                          weir_table *);
 void weir_table_free(weir_table *);
 #endif

@@ -9,7 +9,7 @@
 #include "core/hash.h"
 #include "data/files.h"
 #include "data/sequence.h"
-#include "data/words.h"
+#include "data/vocab.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,11 +17,11 @@ typedef struct text {
     weir_sequences q;
     const char *path;
     int unit;
-    weir_words words;
+    weir_vocab words;
     bool learns;   /* the vocabulary is not given */
     uint64_t file; /* a hash of the lone file that the run was trained on; 0: there were several */
-    uint64_t unknown[WEIR_PARTS]; /* units that are not in the vocabulary */
-    bool left_out;                /* and not in the parts */
+    uint64_t unknown[WEIR_DATA_PARTS]; /* units that are not in the vocabulary */
+    bool left_out;                     /* and not in the parts */
 } text;
 
 /* ---- which files ---- */
@@ -65,8 +65,8 @@ static weir_err number_unknown(text *t, int part, uint32_t *to, bool *known)
 
     t->unknown[part]++;
     if (t->learns)
-        return weir_words_add(&t->words, unknown, sizeof unknown - 1, to);
-    *known = weir_words_find(&t->words, unknown, sizeof unknown - 1, to);
+        return weir_vocab_add(&t->words, unknown, sizeof unknown - 1, to);
+    *known = weir_vocab_find(&t->words, unknown, sizeof unknown - 1, to);
     t->left_out |= !*known;
     return WEIR_OK;
 }
@@ -78,9 +78,9 @@ static weir_err number(text *t, int part, weir_reader *r, uint64_t n, weir_seque
 
     for (uint64_t i = 0; i < n && weir_reader_next(r); i++) {
         bool known = true;
-        if (t->learns && part == WEIR_TRAIN)
-            WEIR_TRY(weir_words_add(&t->words, r->unit, r->n, &to[s->tokens]));
-        else if (!weir_words_find(&t->words, r->unit, r->n, &to[s->tokens]))
+        if (t->learns && part == WEIR_DATA_TRAIN)
+            WEIR_TRY(weir_vocab_add(&t->words, r->unit, r->n, &to[s->tokens]));
+        else if (!weir_vocab_find(&t->words, r->unit, r->n, &to[s->tokens]))
             WEIR_TRY(number_unknown(t, part, &to[s->tokens], &known));
         s->tokens += known;
     }
@@ -96,8 +96,8 @@ static weir_err make_part(text *t, int part, weir_reader *r, uint64_t n)
     t->q.memory[part] = made;
     t->q.part[part] = (weir_sequence){.name = r->name, .token = made, .width = 4};
     WEIR_TRY(number(t, part, r, n, &t->q.part[part]));
-    if (t->learns && part == WEIR_TRAIN && t->unit == WEIR_UNIT_WORD)
-        return weir_words_add(&t->words, "<eos>", 5, &unused); /* even of a text of one line */
+    if (t->learns && part == WEIR_DATA_TRAIN && t->unit == WEIR_TEXT_WORD)
+        return weir_vocab_add(&t->words, "<eos>", 5, &unused); /* even of a text of one line */
     return WEIR_OK;
 }
 
@@ -107,7 +107,7 @@ static weir_err open_reader(const text *t, const char *path, char **bytes, weir_
     size_t length;
 
     WEIR_TRY(weir_files_read(path, bytes, &length));
-    *r = weir_reader_at(path, *bytes, length, (weir_unit)t->unit);
+    *r = weir_reader_at(path, *bytes, length, (weir_text_unit)t->unit);
     *n = weir_reader_count(*r);
     return *n ? WEIR_OK : weir_fail(WEIR_INVALID, "%s: there is no text in it", path);
 }
@@ -141,8 +141,8 @@ static weir_err load_dir(text *t, const weir_data_need *need, weir_arena *a)
     WEIR_TRY(weir_files_one(t->path, is_part, "valid", NULL, a, &valid));
     WEIR_TRY(weir_files_one(t->path, is_part, "test", valid ? NULL : test_files, a, &test));
     if (!need->test_only)
-        WEIR_TRY(load(t, WEIR_TRAIN, train));
-    return load(t, WEIR_TEST, test ? test : valid);
+        WEIR_TRY(load(t, WEIR_DATA_TRAIN, train));
+    return load(t, WEIR_DATA_TEST, test ? test : valid);
 }
 
 /* Nine tenths of a lone file are for training; of one that a run is evaluated on, and that it was
@@ -157,8 +157,8 @@ static weir_err cut_file(text *t, const weir_data_need *need, weir_reader *r, ui
     for (uint64_t i = 0; need->test_only && i < cut; i++)
         weir_reader_next(r);
     if (!need->test_only)
-        WEIR_TRY(make_part(t, WEIR_TRAIN, r, cut));
-    return make_part(t, WEIR_TEST, r, n - cut);
+        WEIR_TRY(make_part(t, WEIR_DATA_TRAIN, r, cut));
+    return make_part(t, WEIR_DATA_TEST, r, n - cut);
 }
 
 static weir_err load_file(text *t, const weir_data_need *need)
@@ -188,7 +188,7 @@ static weir_err open_text(void *self, const weir_data_need *need, weir_arena *a,
     err = weir_sequences_cut(&t->q, need, (int64_t)t->words.count, facts);
     if (err && t->left_out)
         weir_fail_in(err, "%s that the run's vocabulary does not have are left out",
-                     t->unit == WEIR_UNIT_WORD ? "words" : "characters");
+                     t->unit == WEIR_TEXT_WORD ? "words" : "characters");
     WEIR_TRY(err);
     memcpy(facts->unknown, t->unknown, sizeof facts->unknown);
     facts->left_out = t->left_out;
@@ -206,16 +206,16 @@ static weir_err lessons(void *self, weir_lesson *l)
 }
 
 /* Numbers alone would not tell a text from one in which a word was renamed everywhere. */
-static uint64_t hash(const void *self, weir_part part)
+static uint64_t hash(const void *self, weir_data_part part)
 {
     uint64_t tokens = weir_sequences_hash(self, part);
 
-    return part == WEIR_TRAIN ? weir_words_hash(&((const text *)self)->words, tokens) : tokens;
+    return part == WEIR_DATA_TRAIN ? weir_words_hash(&((const text *)self)->words, tokens) : tokens;
 }
 
 static void close_text(void *self)
 {
-    weir_words_free(&((text *)self)->words);
+    weir_vocab_free(&((text *)self)->words);
     weir_sequences_close(self);
 }
 

@@ -77,11 +77,11 @@ static weir_err load_dir(tokens *t, int part, const char *word, weir_arena *a)
  * not trained on, nothing is. */
 static weir_err load_file(tokens *t, const weir_data_need *need)
 {
-    weir_sequence *train = &t->q.part[WEIR_TRAIN], *test = &t->q.part[WEIR_TEST];
+    weir_sequence *train = &t->q.part[WEIR_DATA_TRAIN], *test = &t->q.part[WEIR_DATA_TEST];
     uint64_t hash, cut;
 
-    WEIR_TRY(load(t, WEIR_TRAIN, t->path));
-    hash = weir_sequences_hash(t, WEIR_TRAIN);
+    WEIR_TRY(load(t, WEIR_DATA_TRAIN, t->path));
+    hash = weir_sequences_hash(t, WEIR_DATA_TRAIN);
     cut = need->test_only && hash != t->file ? 0 : weir_sequences_split(train->tokens);
     t->file = hash;
     *test = *train;
@@ -97,8 +97,8 @@ static weir_err load_parts(tokens *t, const weir_data_need *need, weir_arena *a)
         return load_file(t, need);
     t->file = 0;
     if (!need->test_only)
-        WEIR_TRY(load_dir(t, WEIR_TRAIN, "train", a));
-    return load_dir(t, WEIR_TEST, "val", a);
+        WEIR_TRY(load_dir(t, WEIR_DATA_TRAIN, "train", a));
+    return load_dir(t, WEIR_DATA_TEST, "val", a);
 }
 
 static weir_err open_tokens(void *self, const weir_data_need *need, weir_arena *a,

@@ -8,12 +8,12 @@ weir_err weir_utterances_check(const weir_array *frames, const weir_array *utts)
     if (frames->dims != 2)
         return weir_fail(WEIR_INVALID, "%s: %d dimensions were found; frames have 2 (n, features)",
                          frames->name, frames->dims);
-    if (utts->dims != 2 || utts->dim[1] < 2 || utts->type == WEIR_F32)
+    if (utts->dims != 2 || utts->dim[1] < 2 || utts->type == WEIR_ARRAY_F32)
         return weir_fail(WEIR_INVALID,
                          "%s: %d dimensions of %s, %llu a row, were found; utterances are rows of "
                          "2 or more whole numbers",
                          utts->name, utts->dims,
-                         utts->type == WEIR_F32 ? "float32" : "whole numbers",
+                         utts->type == WEIR_ARRAY_F32 ? "float32" : "whole numbers",
                          (unsigned long long)utts->width);
     for (uint64_t i = 0; i < utts->dim[0]; i++) {
         int32_t first = weir_array_int(utts, i * utts->width),

@@ -1,19 +1,19 @@
 /* allreduce.c - everybody sums the gradient, everybody steps: synchronous SGD. */
 #include "core/log.h"
 #include "exchange/choose.h"
-#include "exchange/hand.h"
-#include "exchange/hier.h"
-#include "exchange/parts.h"
+#include "exchange/hand_over.h"
+#include "exchange/two_level.h"
+#include "exchange/update.h"
 #include <math.h>
 
 typedef struct allreduce {
     bool hier;
     int64_t each;
     weir_exchange_env env;
-    weir_parts *parts;
+    weir_update *update;
     weir_route *route;
     weir_choose *choose; /* NULL: there is nothing to choose */
-    weir_hier level;
+    weir_two_level level;
     bool levels; /* machines first: `level` is open */
     /* clipped before the exchange: no lane leaves before all of the gradient is there */
     bool early;
@@ -62,37 +62,37 @@ static weir_err init(void *self, const weir_exchange_env *env)
         x->levels |= x->hier && l->codec->feedback;
         /* of a step that met its end */
         l->held.fresh = l->speed.fresh = l->codec->stripes.owned.fresh = false;
-        l->stray = true;
+        l->foreign = true;
     }
     if (x->levels)
-        WEIR_TRY(weir_hier_open(&x->level, env->same, env->coll, x->each, env->group_arena));
+        WEIR_TRY(weir_two_level_open(&x->level, env->same, env->coll, x->each, env->group_arena));
     if (x->levels && x->level.machines.count == 1 && weir_group_leads(env->same))
         weir_log(WEIR_LOG_WARN, "exchange",
                  "--exchange allreduce:hier=yes: all workers are on one machine, and nothing is "
                  "compressed");
     WEIR_TRY(make_route(x, env));
     WEIR_TRY(weir_choose_make(env, &x->choose));
-    return x->parts ? WEIR_OK : weir_parts_make(env->lane, env->lanes, env->arena, &x->parts);
+    return x->update ? WEIR_OK : weir_update_make(env->lane, env->lanes, env->arena, &x->update);
 }
 
 /* What this worker has, or its machine, becomes the sum of all. */
-static weir_err sum(allreduce *x, weir_lane *lane, weir_turn turn, float scale)
+static weir_err sum(allreduce *x, weir_lane *lane, weir_when when, float scale)
 {
     if (x->choose)
-        return weir_choose_sum(x->choose, lane, x->route, turn, scale);
-    return x->levels ? weir_hier_out(&x->level, lane, x->route, turn, scale)
-                     : weir_route_sum(x->route, lane, turn, scale);
+        return weir_choose_sum(x->choose, lane, x->route, when, scale);
+    return x->levels ? weir_two_level_out(&x->level, lane, x->route, when, scale)
+                     : weir_route_sum(x->route, lane, when, scale);
 }
 
-static weir_err bucket(void *self, weir_lane *lane, weir_turn turn)
+static weir_err bucket(void *self, weir_lane *lane, weir_when when)
 {
     allreduce *x = self;
 
     if (x->early)
         return WEIR_OK;
     if (x->levels)
-        WEIR_TRY(weir_hier_in(&x->level, lane));
-    return sum(x, lane, turn, 1);
+        WEIR_TRY(weir_two_level_in(&x->level, lane));
+    return sum(x, lane, when, 1);
 }
 
 /* What p workers (or machines, whose workers have summed) add is clipped at 1/sqrt(p) of the bound
@@ -104,12 +104,12 @@ static weir_err sum_clipped(allreduce *x, const weir_commit *commit)
         most = commit->clip / sqrt(x->levels ? x->level.machines.count : x->env.same->size);
 
     for (int i = 0; i < x->env.lanes && x->levels; i++)
-        WEIR_TRY(weir_hier_in(&x->level, &x->env.lane[i]));
-    norm = adds ? sqrt(weir_parts_sumsq(x->parts, &x->env)) : 0;
+        WEIR_TRY(weir_two_level_in(&x->level, &x->env.lane[i]));
+    norm = adds ? sqrt(weir_update_sumsq(x->update, &x->env)) : 0;
     if (!isfinite(norm))
-        return weir_parts_blame(&x->env, commit->turn.step);
+        return weir_update_blame(&x->env, commit->when.step);
     for (int i = 0; i < x->env.lanes; i++)
-        WEIR_TRY(sum(x, &x->env.lane[i], commit->turn, norm > most ? (float)(most / norm) : 1));
+        WEIR_TRY(sum(x, &x->env.lane[i], commit->when, norm > most ? (float)(most / norm) : 1));
     return WEIR_OK;
 }
 
@@ -123,22 +123,22 @@ static weir_err finish(void *self, weir_commit *commit)
 
     if (x->early)
         WEIR_TRY(sum_clipped(x, commit));
-    x->level.settled = true;
+    x->level.collected = true;
     if (weir_net_dry(x->env.all->net)) /* nothing is there to step */
         return WEIR_OK;
-    norm = sqrt(weir_parts_sumsq(x->parts, &x->env));
+    norm = sqrt(weir_update_sumsq(x->update, &x->env));
     if (!isfinite(norm))
-        return weir_parts_blame(&x->env, commit->turn.step);
+        return weir_update_blame(&x->env, commit->when.step);
     if (commit->clip > 0 && norm > commit->clip && !x->early)
         scale = (float)(commit->clip / norm);
     if (commit->keep) {
         if (x->choose)
             WEIR_TRY(weir_choose_agree(x->choose)); /* the last that can fail */
-        weir_parts_step(x->parts, &x->env, commit, scale);
+        weir_update_step(x->update, &x->env, commit, scale);
         for (int i = 0; i < x->env.lanes; i++)
             weir_lane_commit(&x->env.lane[i]);
         if (x->choose)
-            weir_choose_turn(x->choose, commit->turn);
+            weir_choose_committed(x->choose, commit->when);
     }
     commit->norm = norm;
     return WEIR_OK;
@@ -146,11 +146,11 @@ static weir_err finish(void *self, weir_commit *commit)
 
 /* The parameters are ready after every step; but what is done with them now takes time that is no
  * step's. */
-static weir_err settle(void *self, weir_turn turn)
+static weir_err settle(void *self, weir_when when)
 {
     const allreduce *x = self;
 
-    (void)turn;
+    (void)when;
     if (x->choose)
         weir_choose_pause(x->choose);
     return WEIR_OK;

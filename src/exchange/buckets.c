@@ -8,7 +8,7 @@ enum {
     LAST_PART = 4,
     /* what is this many times smaller than a bucket does not leave alone: a message more costs more
        than it waits */
-    TRIFLE = 16,
+    TINY = 16,
     LEAST_LAST = 8192 /* floats of which a last bucket is made */
 };
 
@@ -75,7 +75,7 @@ static void add_tensor(cutter *c, const weir_tensor *t, bool tail)
             take = rows - row;
         /* what fits in one bucket is not cut merely because the open one is half full */
         if (take < rows - row && c->n && (take == 0 || t->n <= c->limit)) {
-            if (c->n < c->limit / TRIFLE && t->n <= c->limit) {
+            if (c->n < c->limit / TINY && t->n <= c->limit) {
                 add_view(c, t, row, rows - row, cols);
                 return;
             }
@@ -97,8 +97,8 @@ static bool in_tail(const cutter *c, const weir_tensor *t)
 /* What is to come makes a last bucket. */
 static bool last_begins(const cutter *c)
 {
-    return c->n >= c->limit / TRIFLE && c->rest <= c->limit / LAST_PART &&
-           c->rest >= c->limit / TRIFLE && c->rest >= LEAST_LAST;
+    return c->n >= c->limit / TINY && c->rest <= c->limit / LAST_PART &&
+           c->rest >= c->limit / TINY && c->rest >= LEAST_LAST;
 }
 
 static void cut_tensors(cutter *c, const weir_tensor *tensor, int tensors, bool tail)

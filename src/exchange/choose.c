@@ -115,13 +115,13 @@ weir_err weir_choose_make(const weir_exchange_env *env, weir_choose **out)
 
 /* ---- times ---- */
 
-weir_err weir_choose_sum(weir_choose *c, weir_lane *l, weir_route *route, weir_turn turn,
+weir_err weir_choose_sum(weir_choose *c, weir_lane *l, weir_route *route, weir_when when,
                          float scale)
 {
     int i = (int)(l - c->env.lane);
     double begun = weir_net_now(c->env.same->net), codec = l->codec_s;
 
-    WEIR_TRY(weir_route_sum(route, l, turn, scale));
+    WEIR_TRY(weir_route_sum(route, l, when, scale));
     c->seen[i].start = begun - c->mark;
     c->seen[i].idle = i ? begun - c->ended : 0;
     c->ended = weir_net_now(c->env.same->net);
@@ -150,7 +150,7 @@ static double median(const double *x, int64_t n, double other)
 
 /* Of the lanes in a trial: the least they took, as the rest was waiting for others; and when they
  * left in its last step. */
-static void note_lanes(weir_choose *c)
+static void record_lanes(weir_choose *c)
 {
     bool first = c->steps <= c->skip;
 
@@ -214,7 +214,7 @@ weir_err weir_choose_agree(weir_choose *c)
         return WEIR_OK;
     c->time[c->phase == TRYING ? c->steps : c->steps % LOOK] = c->paused ? 0 : step;
     if (c->phase == TRYING)
-        note_lanes(c);
+        record_lanes(c);
     if (!is_poll_due(c))
         return WEIR_OK;
     if (c->phase == STEADY)
@@ -228,7 +228,7 @@ weir_err weir_choose_agree(weir_choose *c)
 
 /* ---- choosing ---- */
 
-static void begin_round(weir_choose *c, const char *why, weir_turn turn)
+static void begin_round(weir_choose *c, const char *why, weir_when when)
 {
     weir_policy *p = &c->policy[c->chosen];
 
@@ -239,7 +239,7 @@ static void begin_round(weir_choose *c, const char *why, weir_turn turn)
         c->policy[k].measured = c->policy[k].predicted = NAN;
     }
     if (c->fitted)
-        p->predicted = weir_forecast_step(&c->forecast, p->pick, turn);
+        p->predicted = weir_forecast_step(&c->forecast, p->pick, when);
     c->phase = TRYING;
     run(c, c->chosen);
 }
@@ -260,7 +260,7 @@ static void tell(const weir_choose *c)
              (unsigned long long)c->choice.step, c->choice.why, text, c->policy[c->chosen].name);
 }
 
-static void decide(weir_choose *c, weir_turn turn)
+static void decide(weir_choose *c, weir_when when)
 {
     int taken = 0, before = c->chosen;
     double best = weir_choose_best(c, &taken);
@@ -274,7 +274,7 @@ static void decide(weir_choose *c, weir_turn turn)
                                                                   : c->set->every;
     c->chosen = taken;
     c->base = c->policy[taken].measured;
-    c->choice = (weir_choice){turn.step + 1,   c->choice.why, c->policy,
+    c->choice = (weir_choice){when.step + 1,   c->choice.why, c->policy,
                               c->policies,     taken,         before,
                               c->env.lane,     c->env.lanes,  c->forecast.collective,
                               c->forecast.byte};
@@ -284,7 +284,7 @@ static void decide(weir_choose *c, weir_turn turn)
     tell(c);
 }
 
-static void end_trial(weir_choose *c, double step, weir_turn turn)
+static void end_trial(weir_choose *c, double step, weir_when when)
 {
     weir_policy *p = &c->policy[c->running];
     int next;
@@ -298,13 +298,13 @@ static void end_trial(weir_choose *c, double step, weir_turn turn)
         weir_forecast_fit(&c->forecast, p->pick, c->agreed, p->measured);
         c->fitted = true;
         if (isnan(p->predicted))
-            p->predicted = weir_forecast_step(&c->forecast, p->pick, turn);
+            p->predicted = weir_forecast_step(&c->forecast, p->pick, when);
     }
-    next = weir_choose_next(c, turn);
+    next = weir_choose_next(c, when);
     if (next >= 0)
         run(c, next);
     else
-        decide(c, turn);
+        decide(c, when);
 }
 
 /* How many steps a trial has after its first. */
@@ -322,46 +322,46 @@ static int64_t steps_more(const weir_choose *c, double first)
 
 static double mean_step(const weir_choose *c) { return c->poll[0].sum / c->env.same->size; }
 
-static void tried_step(weir_choose *c, weir_turn turn)
+static void tried_step(weir_choose *c, weir_when when)
 {
     if (c->left < 0 && c->poll[0].most >= WEIR_NEVER)
         return; /* somebody had something else to do: the next one is the first */
     c->left = c->left < 0 ? steps_more(c, mean_step(c)) : c->left - 1;
     c->steps++;
     if (c->left == 0)
-        end_trial(c, mean_step(c), turn);
+        end_trial(c, mean_step(c), when);
 }
 
-static void steady_step(weir_choose *c, weir_turn turn)
+static void steady_step(weir_choose *c, weir_when when)
 {
     double step = mean_step(c);
 
-    if (c->ramping && turn.epochs >= c->ramped) {
+    if (c->ramping && when.epochs >= c->ramped) {
         c->ramping = false;
         /* a ramp's first messages are many times as long */
         weir_forecast_forget(&c->forecast, true);
-        begin_round(c, "changed", turn);
+        begin_round(c, "changed", when);
         return;
     }
     if (++c->steps % LOOK)
         return;
     c->clock += LOOK * step;
     if (c->steps >= c->calm && (step > CHANGED * c->base || step < c->base / CHANGED))
-        begin_round(c, "changed", turn);
+        begin_round(c, "changed", when);
     else if (c->steps >= c->set->every)
-        begin_round(c, "due", turn);
+        begin_round(c, "due", when);
 }
 
-void weir_choose_turn(weir_choose *c, weir_turn turn)
+void weir_choose_committed(weir_choose *c, weir_when when)
 {
     c->mark = c->until;
     if (c->phase == TRYING)
-        tried_step(c, turn);
+        tried_step(c, when);
     else if (c->phase == STEADY)
-        steady_step(c, turn);
-    else if (++c->steps >= UNTRIED && turn.epochs >= c->warmup) {
-        c->ramping = turn.epochs < c->ramped;
-        begin_round(c, "first", turn);
+        steady_step(c, when);
+    else if (++c->steps >= UNTRIED && when.epochs >= c->warmup) {
+        c->ramping = when.epochs < c->ramped;
+        begin_round(c, "first", when);
     }
     c->paused = false;
 }

@@ -42,11 +42,11 @@ typedef struct weir_choose weir_choose;
  * a dry world: no rank could tell another what it measured. */
 weir_err weir_choose_make(const weir_exchange_env *, weir_choose **);
 /* weir_route_sum, timed. [blocks] */
-weir_err weir_choose_sum(weir_choose *, weir_lane *, weir_route *, weir_turn, float scale);
+weir_err weir_choose_sum(weir_choose *, weir_lane *, weir_route *, weir_when, float scale);
 /* All lanes are in; the step can be committed. [blocks] */
 weir_err weir_choose_agree(weir_choose *);
 /* It has been: lanes may go by others from now on. */
-void weir_choose_turn(weir_choose *, weir_turn);
+void weir_choose_committed(weir_choose *, weir_when);
 /* Something else happens before the next step, on all ranks: that one is not timed. */
 void weir_choose_pause(weir_choose *);
 const weir_choice *weir_choose_news(weir_choose *, bool *trying);

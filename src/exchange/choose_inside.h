@@ -45,5 +45,5 @@ struct weir_choose {
 /* The fastest of those that were tried this time: its seconds, 0 if there is none. */
 double weir_choose_best(const weir_choose *, int *which);
 /* The next to be tried, -1: that was all. */
-int weir_choose_next(weir_choose *, weir_turn);
+int weir_choose_next(weir_choose *, weir_when);
 #endif

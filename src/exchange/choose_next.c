@@ -30,14 +30,14 @@ static bool worth(const weir_choose *c, const weir_policy *p, double best)
 
 /* Makes the mix. It is worth trying if no other policy says the same, and if it is foreseen to
  * win. */
-static bool mix_worth(weir_choose *c, weir_policy *mix, double best, weir_turn turn)
+static bool mix_worth(weir_choose *c, weir_policy *mix, double best, weir_when when)
 {
-    weir_forecast_best(&c->forecast, turn, mix->pick);
+    weir_forecast_best(&c->forecast, when, mix->pick);
     for (const weir_policy *p = c->policy; p < c->policy + c->policies; p++)
         if (p != mix && (p->tried || p < c->policy + c->plain) &&
             !memcmp(p->pick, mix->pick, (size_t)c->env.lanes * sizeof *p->pick))
             return false;
-    mix->predicted = weir_forecast_step(&c->forecast, mix->pick, turn);
+    mix->predicted = weir_forecast_step(&c->forecast, mix->pick, when);
     return mix->predicted < best;
 }
 
@@ -60,7 +60,7 @@ static int next_again(const weir_choose *c)
 }
 
 /* Dense is tried in any case where nothing is known, or not any more: the link is read off it. */
-int weir_choose_next(weir_choose *c, weir_turn turn)
+int weir_choose_next(weir_choose *c, weir_when when)
 {
     int next = -1, which = 0, mix = c->chosen == c->plain ? c->plain + 1 : c->plain;
     double best = weir_choose_best(c, &which);
@@ -71,11 +71,11 @@ int weir_choose_next(weir_choose *c, weir_turn turn)
         weir_policy *p = &c->policy[k];
         if (p->tried)
             continue;
-        p->predicted = weir_forecast_step(&c->forecast, p->pick, turn);
+        p->predicted = weir_forecast_step(&c->forecast, p->pick, when);
         if (worth(c, p, best) && (next < 0 || p->predicted < c->policy[next].predicted))
             next = k;
     }
     if (next >= 0)
         return next;
-    return !c->policy[mix].tried && mix_worth(c, &c->policy[mix], best, turn) ? mix : next_again(c);
+    return !c->policy[mix].tried && mix_worth(c, &c->policy[mix], best, when) ? mix : next_again(c);
 }

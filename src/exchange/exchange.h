@@ -22,7 +22,7 @@
 
 /* Small sums that ride behind the last bucket of a step for nothing: loss, samples, wishes. The
  * owner of the numbers is train/. */
-enum { WEIR_NOTES = 16 };
+enum { WEIR_EXCHANGE_NOTES = 16 };
 
 /* What an exchange is given, once for each generation of groups. */
 typedef struct weir_exchange_env {
@@ -43,7 +43,7 @@ typedef struct weir_exchange_env {
 
 /* What a step's commit is given, and tells. */
 typedef struct weir_commit {
-    weir_turn turn;
+    weir_when when;
     double rate, clip; /* clip <= 0: off */
     double norm;       /* out: of the summed gradient handed to the optimiser, before clipping */
     /* out: by how many steps the last member is behind this one, as far as this one has heard; 0
@@ -73,7 +73,7 @@ typedef struct weir_exchange {
     weir_err (*init)(void *self, const weir_exchange_env *);
     /* This lane's gradient leaves. Called in the same lane order on every rank, while backward may
      * still run. [blocks] */
-    weir_err (*bucket)(void *self, weir_lane *, weir_turn);
+    weir_err (*bucket)(void *self, weir_lane *, weir_when);
     /* All lanes have left: commits the step. On success the parameters are ready for the next
      * forward. A gradient that is not finite is WEIR_NAN, names the tensor, and nothing has
      * changed. [blocks] */
@@ -83,7 +83,7 @@ typedef struct weir_exchange {
     /* Drains, and leaves in the parameters what evaluation and checkpoints use, equal on all ranks,
      * and behind the last lane the sums of the last step. turn: of the step to come. Also called
      * before the first step, where there is nothing to drain. NULL: nothing to do. [blocks] */
-    weir_err (*settle)(void *self, weir_turn);
+    weir_err (*settle)(void *self, weir_when);
     /* The groups are going to change, and all of their members are there: called on each of them
      * with the ranks that stay, the same on all. What the others hold back goes to those. NULL:
      * nothing is held back. [blocks] */

@@ -66,16 +66,16 @@ static double dense_bytes(const weir_forecast *f, const int *pick, int i)
 
 static double link_share(const weir_forecast *f) { return 2.0 * (f->members - 1) / f->members; }
 
-static double wire(const weir_forecast *f, const weir_lane_codec *r, weir_turn turn)
+static double wire(const weir_forecast *f, const weir_lane_codec *r, weir_when when)
 {
-    double m = (double)weir_codec_usual(r->kind, r->self, turn), p = f->members;
+    double m = (double)weir_codec_usual(r->kind, r->self, when), p = f->members;
 
     if (r->kind->combine == WEIR_COMBINE_GATHER)
         return f->collective + f->byte * (p - 1) * m;
     return f->collective + f->byte * link_share(f) * m;
 }
 
-static double lane_seconds(const weir_forecast *f, const int *pick, int i, weir_turn turn)
+static double lane_seconds(const weir_forecast *f, const int *pick, int i, weir_when when)
 {
     const weir_lane *l = &f->lane[i];
     const weir_lane_codec *r = &l->candidate[pick[i]];
@@ -85,7 +85,7 @@ static double lane_seconds(const weir_forecast *f, const int *pick, int i, weir_
     if (r->kind->raw)
         return f->collective + f->byte * link_share(f) * dense_bytes(f, pick, i);
     return f->taken[i][pick[i]].took > 0 ? f->taken[i][pick[i]].took
-                                         : f->taken[i][pick[i]].codec + wire(f, r, turn);
+                                         : f->taken[i][pick[i]].codec + wire(f, r, when);
 }
 
 /* Seconds over bytes, by least squares; neither less than nothing. */
@@ -118,12 +118,12 @@ static void find_ready(weir_forecast *f, const weir_sight *s)
 
 /* ---- whole steps ---- */
 
-static double lanes_end(const weir_forecast *f, const int *pick, weir_turn turn)
+static double lanes_end(const weir_forecast *f, const int *pick, weir_when when)
 {
     double end = 0;
 
     for (int i = 0; i < f->lanes; i++)
-        end = (f->ready[i] > end ? f->ready[i] : end) + lane_seconds(f, pick, i, turn);
+        end = (f->ready[i] > end ? f->ready[i] : end) + lane_seconds(f, pick, i, when);
     return end;
 }
 
@@ -131,15 +131,15 @@ void weir_forecast_fit(weir_forecast *f, const int *dense, const weir_sight *s, 
 {
     fit_line(f, dense, s);
     find_ready(f, s);
-    f->rest = step - lanes_end(f, dense, (weir_turn){0});
+    f->rest = step - lanes_end(f, dense, (weir_when){0});
 }
 
-double weir_forecast_step(const weir_forecast *f, const int *pick, weir_turn turn)
+double weir_forecast_step(const weir_forecast *f, const int *pick, weir_when when)
 {
-    return lanes_end(f, pick, turn) + f->rest;
+    return lanes_end(f, pick, when) + f->rest;
 }
 
-void weir_forecast_best(const weir_forecast *f, weir_turn turn, int *pick)
+void weir_forecast_best(const weir_forecast *f, weir_when when, int *pick)
 {
     for (int i = 0; i < f->lanes; i++) {
         double least = 0;
@@ -148,7 +148,7 @@ void weir_forecast_best(const weir_forecast *f, weir_turn turn, int *pick)
             pick[i] = k;
             double t = f->lane[i].candidate[k].kind->raw
                            ? f->collective + f->byte * link_share(f) * dense_bytes(f, pick, i)
-                           : lane_seconds(f, pick, i, turn);
+                           : lane_seconds(f, pick, i, when);
             if (k == 0 || t < least)
                 best = k, least = t;
         }

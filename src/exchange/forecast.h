@@ -12,7 +12,7 @@
  * All times are of all workers, as agreed upon: so every rank foresees the same. */
 #ifndef WEIR_EXCHANGE_FORECAST_H
 #define WEIR_EXCHANGE_FORECAST_H
-#include "codec/auto.h"
+#include "codec/codec_auto.h"
 #include "exchange/lane.h"
 
 /* A lane in one step, in seconds, as seen here. */
@@ -43,9 +43,9 @@ void weir_forecast_forget(weir_forecast *, bool codecs);
 void weir_forecast_see(weir_forecast *, const int *pick, const weir_sight *);
 /* All lanes went dense, were seen, and the whole step took that long: fits the link. */
 void weir_forecast_fit(weir_forecast *, const int *dense, const weir_sight *, double step);
-double weir_forecast_step(const weir_forecast *, const int *pick, weir_turn);
+double weir_forecast_step(const weir_forecast *, const int *pick, weir_when);
 /* For each lane by itself the candidate that takes least. */
-void weir_forecast_best(const weir_forecast *, weir_turn, int *pick);
+void weir_forecast_best(const weir_forecast *, weir_when, int *pick);
 /* Whether the last two lanes go as one. */
 bool weir_forecast_joined(const weir_forecast *, const int *pick);
 #endif

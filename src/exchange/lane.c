@@ -18,7 +18,7 @@ static weir_err make_memory(weir_lane *lane, weir_arena *arena)
     if (!residual || lane->bucket->dry)
         return WEIR_OK;
     WEIR_TRY(weir_pair_make(&lane->held, lane->bucket->grad, lane->bucket->n, arena));
-    if (!(lane->told.tau = WEIR_NEW(arena, float, lane->bucket->views)))
+    if (!(lane->stats.tau = WEIR_NEW(arena, float, lane->bucket->views)))
         return weir_fail_nomem((size_t)lane->bucket->views * sizeof(float));
     if (!correct || !lane->optim->momentum ||
         !lane->optim->momentum(lane->stepper, &lane->momentum))
@@ -76,9 +76,9 @@ weir_feed weir_lane_feed(const weir_lane *l, uint64_t seed, int me, float scale,
 /* The tile in which something was not finite has been noted, and may hold parts of several tensors:
  * which of them was it? If all gradients are finite there, they were too large for what waited: the
  * tile's first. */
-weir_err weir_lane_check(const weir_feed *f, const weir_bucket *b, weir_turn turn)
+weir_err weir_lane_check(const weir_feed *f, const weir_bucket *b, weir_when when)
 {
-    size_t at = f->bad, end = f->n - f->bad < WEIR_TILE ? f->n : f->bad + WEIR_TILE;
+    size_t at = f->bad, end = f->n - f->bad < WEIR_FEED_TILE ? f->n : f->bad + WEIR_FEED_TILE;
 
     if (f->bad == f->n)
         return WEIR_OK;
@@ -88,7 +88,7 @@ weir_err weir_lane_check(const weir_feed *f, const weir_bucket *b, weir_turn tur
     for (int v = b->views - 1; v >= 0; v--)
         if (b->view[v].at <= at || v == 0)
             return weir_fail(WEIR_NAN, "step %llu: the gradient of %s is not finite",
-                             (unsigned long long)turn.step + 1, b->view[v].tensor->name);
+                             (unsigned long long)when.step + 1, b->view[v].tensor->name);
     return WEIR_OK;
 }
 
@@ -112,10 +112,10 @@ void weir_lane_in_unit(weir_lane *lane, float unit)
     lane->unit = unit;
 }
 
-bool weir_lane_warm(const weir_lane *lane, weir_turn turn)
+bool weir_lane_warm(const weir_lane *lane, weir_when when)
 {
     for (const weir_lane_codec *c = lane->candidate; c < lane->candidate + lane->candidates; c++)
-        if (c->feedback && turn.epochs < c->feedback->warmup + c->feedback->ramp)
+        if (c->feedback && when.epochs < c->feedback->warmup + c->feedback->ramp)
             return false;
     return true;
 }
@@ -146,7 +146,7 @@ void weir_lane_commit(weir_lane *lane)
     weir_pair_commit(&lane->held);
     weir_pair_commit(&lane->speed);
     weir_pair_commit(&lane->codec->stripes.owned);
-    lane->stray = lane->leaves;
+    lane->foreign = lane->leaves;
     if (lane->leaves)
         keep_learned(lane->codec);
 }
@@ -159,9 +159,9 @@ void weir_lane_backlog(const weir_lane *lane, weir_backlog *to)
 
     for (int v = 0; v < lane->bucket->views && lane->held.now; v++) {
         const weir_view *w = &lane->bucket->view[v];
-        float tau = lane->told.tau[v], most = 0, here;
-        for (size_t n = weir_view_length(w), k = 0; k < n; k += WEIR_TILE) {
-            size_t some = n - k < WEIR_TILE ? n - k : WEIR_TILE;
+        float tau = lane->stats.tau[v], most = 0, here;
+        for (size_t n = weir_view_length(w), k = 0; k < n; k += WEIR_FEED_TILE) {
+            size_t some = n - k < WEIR_FEED_TILE ? n - k : WEIR_FEED_TILE;
             const float *x = lane->held.now + w->at + k;
             to->sumsq += vec->sumsq(x, some) / unit;
             if (!(tau > 0))
@@ -224,7 +224,7 @@ weir_err weir_lane_state(weir_lane *lane, weir_io *io)
 {
     const weir_bucket *b = lane->bucket;
 
-    lane->stray |= io->loading;
+    lane->foreign |= io->loading;
     weir_lane_in_unit(lane, 1);
     if (lane->optim->state)
         WEIR_TRY(lane->optim->state(lane->stepper, b, io));

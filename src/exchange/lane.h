@@ -23,7 +23,7 @@ typedef struct weir_lane {
     /* NULLs where none is kept; they are the lane's, whichever codec it goes by */
     weir_pair held, speed;
     /* not all of what is held may be this codec's to send: a dense step lets it go */
-    bool stray;
+    bool foreign;
     /* the step that is under way goes through the codec: something may be held back when it is
      * committed */
     bool leaves;
@@ -37,8 +37,8 @@ typedef struct weir_lane {
     /* the gradient with its notes as sums in double, which are exchanged in its place; NULL: floats
      * are */
     double *exact;
-    void *owner;    /* whose lane it is: the exchange passes it on, unread */
-    weir_told told; /* of the step's message; in warm-up all of it is sent */
+    void *owner;            /* whose lane it is: the exchange passes it on, unread */
+    weir_codec_stats stats; /* of the step's message; in warm-up all of it is sent */
     /* seconds spent in the codec since the last look; in the rest of its way (route.h): on the
      * wire, and waiting for others */
     double codec_s, wire_s;
@@ -48,14 +48,14 @@ typedef struct weir_lane {
 weir_err weir_lanes_make(weir_bucket *, int count, const char *codec, const char *optim,
                          weir_arena *, weir_lane **);
 /* What the lane's codec is fed on member `me`, and afterwards the verdict: WEIR_NAN names the
- * tensor. `tile`: WEIR_TILE floats. */
+ * tensor. `tile`: WEIR_FEED_TILE floats. */
 weir_feed weir_lane_feed(const weir_lane *, uint64_t seed, int me, float scale, float *tile);
-weir_err weir_lane_check(const weir_feed *, const weir_bucket *, weir_turn);
+weir_err weir_lane_check(const weir_feed *, const weir_bucket *, weir_when);
 /* From now on what is held back, and its momentum, are in this unit. */
 void weir_lane_in_unit(weir_lane *, float unit);
 /* Whether the codec's warm-up and ramp are over, those of all candidates; and whether one of these
  * sends single elements. */
-bool weir_lane_warm(const weir_lane *, weir_turn);
+bool weir_lane_warm(const weir_lane *, weir_when);
 bool weir_lane_sparse(const weir_lane *);
 /* The step is committed: what it wrote to spares counts, what codecs put aside becomes their
  * state. */

@@ -1,6 +1,6 @@
 /* lane_codec.c - see lane_codec.h. */
 #include "exchange/lane_codec.h"
-#include "codec/auto.h"
+#include "codec/codec_auto.h"
 #include "exchange/lane.h"
 
 static weir_err make(weir_lane_codec *c, const char *spec, weir_arena *arena)

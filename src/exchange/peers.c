@@ -2,7 +2,7 @@
  * (Strom 2015).
  *
  * A step of a worker: its gradient goes, lane by lane and while backward still runs, into letters
- * to all others (letter.h); then its weights move by its own letter, as it was sent, and by all
+ * to all others (delta.h); then its weights move by its own letter, as it was sent, and by all
  * letters that have come since its last step. Replicas differ by letters on their way and by the
  * order of additions, and by nothing else.
  *
@@ -23,10 +23,10 @@
  * gradient. A bound on the norm is kept by each worker, at 1/sqrt(p) of it, before its letters are
  * written. An error ends it: what was sent cannot be called back. */
 #include "core/vec.h"
-#include "exchange/equal.h"
-#include "exchange/hand.h"
-#include "exchange/letter.h"
-#include "exchange/parts.h"
+#include "exchange/reconcile.h"
+#include "exchange/hand_over.h"
+#include "exchange/delta.h"
+#include "exchange/update.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -34,19 +34,19 @@
 typedef struct peers {
     int64_t bound; /* the option */
     weir_exchange_env env;
-    weir_parts *parts;
-    weir_post *post;
-    weir_pen pen;
+    weir_update *update;
+    weir_mailbox *mailbox;
+    weir_delta_writer writer;
     float decay;
     /* clipped before it is sent: no lane leaves before all of the gradient is there */
     bool early;
-    bool owns;               /* momentum and decay have been taken over from the optimiser */
-    bool begun;              /* since all last agreed */
-    uint64_t since, next;    /* the first step since then; the step to come */
-    uint64_t letters, added; /* added: how often weights have moved since then */
-    float *notes;            /* by step (2 bound + 2 of them, in turn) and member */
-    size_t noted;            /* floats of one member */
-    weir_equal *equal;
+    bool owns;              /* momentum and decay have been taken over from the optimiser */
+    bool begun;             /* since all last agreed */
+    uint64_t since, next;   /* the first step since then; the step to come */
+    uint64_t deltas, added; /* added: how often weights have moved since then */
+    float *notes;           /* by step (2 bound + 2 of them, in turn) and member */
+    size_t noted;           /* floats of one member */
+    weir_reconcile *equal;
 } peers;
 
 /* ---- making ---- */
@@ -79,14 +79,14 @@ static weir_err make_room(peers *x)
     if (!most)
         return weir_fail_nomem(lanes * sizeof *most);
     for (size_t i = 0; i < lanes; i++)
-        most[i] = weir_letter_most(&x->env.lane[i]);
+        most[i] = weir_delta_most(&x->env.lane[i]);
     x->noted = x->env.lane[lanes - 1].notes;
     x->notes = WEIR_NEW(arena, float, dry ? 1 : (2 * (size_t)x->bound + 2) * p * x->noted);
-    x->pen.tile = WEIR_NEW(arena, float, WEIR_TILE);
-    if (!x->notes || !x->pen.tile)
+    x->writer.tile = WEIR_NEW(arena, float, WEIR_FEED_TILE);
+    if (!x->notes || !x->writer.tile)
         return weir_fail_nomem((2 * (size_t)x->bound + 2) * p * x->noted * sizeof(float));
-    WEIR_TRY(weir_equal_make(&x->env, &x->equal));
-    return weir_post_make(x->env.same, most, x->env.lanes, (int)x->bound, arena, &x->post);
+    WEIR_TRY(weir_reconcile_make(&x->env, &x->equal));
+    return weir_mailbox_make(x->env.same, most, x->env.lanes, (int)x->bound, arena, &x->mailbox);
 }
 
 static weir_err init(void *self, const weir_exchange_env *env)
@@ -95,26 +95,26 @@ static weir_err init(void *self, const weir_exchange_env *env)
 
     x->env = *env;
     x->early = env->clip > 0;
-    x->pen = (weir_pen){.group = env->same, .seed = env->seed, .base = 1};
+    x->writer = (weir_delta_writer){.group = env->same, .seed = env->seed, .base = 1};
     for (int i = 0; i < env->lanes; i++)
         WEIR_TRY(take_over(x, &env->lane[i]));
     x->owns = true;
     x->begun = false;
-    x->letters = x->added = 0;
+    x->deltas = x->added = 0;
     WEIR_TRY(make_room(x));
-    return x->parts ? WEIR_OK : weir_parts_make(env->lane, env->lanes, env->arena, &x->parts);
+    return x->update ? WEIR_OK : weir_update_make(env->lane, env->lanes, env->arena, &x->update);
 }
 
 /* ---- sending ---- */
 
 /* The first letter since all have agreed. */
-static void begin(peers *x, weir_turn turn)
+static void begin(peers *x, weir_when when)
 {
-    if (!weir_post_is_open(x->post))
-        weir_post_open(x->post, turn.step);
+    if (!weir_mailbox_is_open(x->mailbox))
+        weir_mailbox_open(x->mailbox, when.step);
     x->begun = true;
-    x->since = turn.step;
-    x->pen.base = turn.rate > 0 ? turn.rate : 1;
+    x->since = when.step;
+    x->writer.base = when.rate > 0 ? when.rate : 1;
     for (int i = 0; i < x->env.lanes; i++)
         weir_lane_in_unit(&x->env.lane[i], 1);
 }
@@ -130,17 +130,17 @@ static void pull(const peers *x, const weir_lane *l, float scale)
             weir_vec_best()->axpy(b->grad + v->at, share, b->param + v->at, weir_view_length(v));
 }
 
-static weir_err send_lane(peers *x, weir_lane *l, weir_turn turn, float scale)
+static weir_err send_lane(peers *x, weir_lane *l, weir_when when, float scale)
 {
     int lane = (int)(l - x->env.lane);
     size_t len;
 
     if (!x->begun)
-        begin(x, turn);
+        begin(x, when);
     pull(x, l, scale);
-    WEIR_TRY(weir_letter_write(l, &x->pen, turn, scale, weir_post_place(x->post, turn.step, lane),
-                               &len));
-    weir_post_send(x->post, turn.step, lane, len);
+    WEIR_TRY(weir_delta_write(l, &x->writer, when, scale,
+                              weir_mailbox_slot(x->mailbox, when.step, lane), &len));
+    weir_mailbox_send(x->mailbox, when.step, lane, len);
     return WEIR_OK;
 }
 
@@ -148,13 +148,13 @@ static weir_err send_lane(peers *x, weir_lane *l, weir_turn turn, float scale)
  * point anywhere, within it. */
 static weir_err send_clipped(peers *x, const weir_commit *commit)
 {
-    double norm = weir_net_dry(x->env.all->net) ? 0 : sqrt(weir_parts_sumsq(x->parts, &x->env)),
+    double norm = weir_net_dry(x->env.all->net) ? 0 : sqrt(weir_update_sumsq(x->update, &x->env)),
            most = commit->clip / sqrt(x->env.same->size);
 
     if (!isfinite(norm))
-        return weir_parts_blame(&x->env, commit->turn.step);
+        return weir_update_blame(&x->env, commit->when.step);
     for (int i = 0; i < x->env.lanes; i++)
-        WEIR_TRY(send_lane(x, &x->env.lane[i], commit->turn,
+        WEIR_TRY(send_lane(x, &x->env.lane[i], commit->when,
                            commit->clip > 0 && norm > most ? (float)(most / norm) : 1));
     return WEIR_OK;
 }
@@ -168,29 +168,29 @@ static float *notes_at(const peers *x, uint64_t step, int member)
                           x->noted;
 }
 
-static weir_err apply(peers *x, const weir_letter *letter)
+static weir_err apply(peers *x, const weir_delta *delta)
 {
     uint64_t sum = 0;
 
     if (!weir_net_dry(x->env.same->net))
-        WEIR_TRY(weir_letter_read(&x->env.lane[letter->lane], &x->pen, letter,
-                                  notes_at(x, letter->step, letter->from), &sum));
-    x->letters += sum;
+        WEIR_TRY(weir_delta_read(&x->env.lane[delta->lane], &x->writer, delta,
+                                 notes_at(x, delta->step, delta->from), &sum));
+    x->deltas += sum;
     return WEIR_OK;
 }
 
 /* All that has come from this member, up to a step; of ourselves, what we have sent. */
 static weir_err apply_from(peers *x, int member, uint64_t latest)
 {
-    weir_letter letter;
+    weir_delta delta;
     bool taken = true;
 
     while (taken) {
-        WEIR_TRY(weir_post_take(x->post, member, latest, &letter, &taken));
+        WEIR_TRY(weir_mailbox_take(x->mailbox, member, latest, &delta, &taken));
         if (!taken)
             break;
-        WEIR_TRY(apply(x, &letter));
-        weir_post_done(x->post, &letter);
+        WEIR_TRY(apply(x, &delta));
+        weir_mailbox_done(x->mailbox, &delta);
     }
     return WEIR_OK;
 }
@@ -198,8 +198,8 @@ static weir_err apply_from(peers *x, int member, uint64_t latest)
 static weir_err apply_own(peers *x, uint64_t step)
 {
     for (int i = 0; i < x->env.lanes; i++) {
-        weir_letter letter = weir_post_own(x->post, step, i);
-        WEIR_TRY(apply(x, &letter));
+        weir_delta delta = weir_mailbox_own(x->mailbox, step, i);
+        WEIR_TRY(apply(x, &delta));
     }
     return WEIR_OK;
 }
@@ -235,27 +235,27 @@ static weir_err gather(peers *x, uint64_t step)
     double begun = weir_net_now(net);
 
     weir_net_yield(net); /* what has come meanwhile is seen */
-    WEIR_TRY(weir_post_wait(x->post, oldest(x, step)));
+    WEIR_TRY(weir_mailbox_wait(x->mailbox, oldest(x, step)));
     x->env.lane->wire_s += weir_net_now(net) - begun;
     clear(x);
     for (int m = 0; m < x->env.same->size; m++)
         WEIR_TRY(m == x->env.same->me ? apply_own(x, step)
                                       : apply_from(x, m, step + (uint64_t)x->bound));
     begun = weir_net_now(net);
-    WEIR_TRY(weir_post_free(x->post, step + 1));
+    WEIR_TRY(weir_mailbox_free(x->mailbox, step + 1));
     x->env.lane->wire_s += weir_net_now(net) - begun;
     return WEIR_OK;
 }
 
 /* Weights move by what letters have said. */
-static weir_err move(peers *x, weir_turn turn, double *norm)
+static weir_err move(peers *x, weir_when when, double *norm)
 {
-    weir_commit as = {.turn = turn, .rate = x->pen.base};
+    weir_commit as = {.when = when, .rate = x->writer.base};
 
-    *norm = sqrt(weir_parts_sumsq(x->parts, &x->env)) * x->pen.base;
+    *norm = sqrt(weir_update_sumsq(x->update, &x->env)) * x->writer.base;
     if (!isfinite(*norm))
-        return weir_parts_blame(&x->env, turn.step);
-    weir_parts_step(x->parts, &x->env, &as, 1);
+        return weir_update_blame(&x->env, when.step);
+    weir_update_step(x->update, &x->env, &as, 1);
     x->added++;
     return WEIR_OK;
 }
@@ -270,36 +270,36 @@ static weir_err ended(peers *x, weir_err err)
     if (!err)
         return WEIR_OK;
     snprintf(why, sizeof why, "%s", weir_why_text());
-    weir_post_close(x->post);
+    weir_mailbox_close(x->mailbox);
     x->begun = false;
     return weir_fail(err, "%s", why);
 }
 
-static weir_err bucket(void *self, weir_lane *lane, weir_turn turn)
+static weir_err bucket(void *self, weir_lane *lane, weir_when when)
 {
     peers *x = self;
 
-    return x->early ? WEIR_OK : ended(x, send_lane(x, lane, turn, 1));
+    return x->early ? WEIR_OK : ended(x, send_lane(x, lane, when, 1));
 }
 
 static weir_err step(peers *x, weir_commit *commit)
 {
-    weir_turn turn = commit->turn;
+    weir_when when = commit->when;
     double moved;
 
     if (x->early)
         WEIR_TRY(send_clipped(x, commit));
-    WEIR_TRY(gather(x, turn.step));
-    x->next = turn.step + 1;
-    commit->apart = weir_post_apart(x->post, turn.step);
+    WEIR_TRY(gather(x, when.step));
+    x->next = when.step + 1;
+    commit->apart = weir_mailbox_apart(x->mailbox, when.step);
     if (!weir_net_dry(x->env.same->net) && commit->keep) {
-        WEIR_TRY(move(x, turn, &moved));
-        commit->norm = turn.rate > 0 ? moved / turn.rate : moved;
+        WEIR_TRY(move(x, when, &moved));
+        commit->norm = when.rate > 0 ? moved / when.rate : moved;
         for (int i = 0; i < x->env.lanes; i++) {
             weir_lane_commit(&x->env.lane[i]);
-            x->env.lane[i].unit = (float)weir_pen_unit(&x->pen, turn);
+            x->env.lane[i].unit = (float)weir_delta_unit(&x->writer, when);
         }
-        sum_notes(x, oldest(x, turn.step));
+        sum_notes(x, oldest(x, when.step));
     }
     return WEIR_OK;
 }
@@ -311,29 +311,29 @@ static weir_err drain(peers *x)
     uint64_t last = x->next - 1;
     double moved;
 
-    WEIR_TRY(weir_post_wait(x->post, last));
+    WEIR_TRY(weir_mailbox_wait(x->mailbox, last));
     clear(x);
     for (int m = 0; m < x->env.same->size; m++)
         if (m != x->env.same->me)
             WEIR_TRY(apply_from(x, m, last));
     if (!weir_net_dry(x->env.same->net)) {
-        WEIR_TRY(move(x, (weir_turn){.step = last}, &moved));
+        WEIR_TRY(move(x, (weir_when){.step = last}, &moved));
         sum_notes(x, last);
     }
-    return weir_equal_all(x->equal, &x->env, x->letters, x->added, x->next);
+    return weir_reconcile_all(x->equal, &x->env, x->deltas, x->added, x->next);
 }
 
-static weir_err settle(void *self, weir_turn turn)
+static weir_err settle(void *self, weir_when when)
 {
     peers *x = self;
 
-    if (!weir_post_is_open(x->post))
-        weir_post_open(x->post, turn.step); /* before anybody begins */
+    if (!weir_mailbox_is_open(x->mailbox))
+        weir_mailbox_open(x->mailbox, when.step); /* before anybody begins */
     if (!x->begun)
         return WEIR_OK;
     WEIR_TRY(ended(x, drain(x)));
     x->begun = false;
-    x->added = x->letters = 0;
+    x->added = x->deltas = 0;
     return WEIR_OK;
 }
 
@@ -341,9 +341,9 @@ static void close_all(void *self)
 {
     peers *x = self;
 
-    if (x->post)
-        weir_post_close(x->post);
-    x->post = NULL;
+    if (x->mailbox)
+        weir_mailbox_close(x->mailbox);
+    x->mailbox = NULL;
 }
 
 /* Settled: nothing is on its way, and what is held back is all there is. */
@@ -355,7 +355,7 @@ static weir_err hand_over(void *self, const int *stay, int count)
         weir_lane_in_unit(&x->env.lane[i], 1);
     /* on all, before anybody of the next group sends: what is posted here for steps to come would
      * take it */
-    weir_post_close(x->post);
+    weir_mailbox_close(x->mailbox);
     WEIR_TRY(weir_hand_over(&x->env, stay, count));
     return weir_barrier(x->env.coll, x->env.same);
 }

@@ -11,7 +11,7 @@ struct weir_route {
     char *all;                   /* everybody's */
     size_t *off, *len;           /* by member */
     size_t *slot_off, *slot_len; /* by member: what comes in of a stripe */
-    uint64_t *told;              /* lengths on their way */
+    uint64_t *stats;             /* lengths on their way */
     float *tile;
 };
 
@@ -20,7 +20,7 @@ typedef struct trip {
     weir_route *route;
     weir_lane *lane;
     const weir_lane_codec *codec;
-    weir_turn turn;
+    weir_when when;
     float scale;
     bool dry;
     weir_feed feed; /* where it goes through the codec */
@@ -72,9 +72,9 @@ static weir_err make_room(weir_route *r, needs n, weir_arena *arena)
     r->mine = n.mine ? weir_alloc(arena, n.mine) : NULL;
     r->all = n.all ? weir_alloc(arena, n.all) : NULL;
     r->off = WEIR_NEW(arena, size_t, 4 * p);
-    r->told = WEIR_NEW(arena, uint64_t, p);
-    r->tile = WEIR_NEW(arena, float, WEIR_TILE);
-    if ((n.mine && !r->mine) || (n.all && !r->all) || !r->off || !r->told || !r->tile)
+    r->stats = WEIR_NEW(arena, uint64_t, p);
+    r->tile = WEIR_NEW(arena, float, WEIR_FEED_TILE);
+    if ((n.mine && !r->mine) || (n.all && !r->all) || !r->off || !r->stats || !r->tile)
         return weir_fail_nomem(n.mine + n.all);
     r->len = r->off + p;
     r->slot_off = r->len + p;
@@ -127,10 +127,10 @@ static weir_err encode(const trip *t, coder by, weir_feed *f, void *msg, size_t 
 {
     weir_net *net = t->route->group->net;
     double begun = weir_net_now(net);
-    weir_err err = t->codec->kind->encode(by.self, t->turn, f, msg, len);
+    weir_err err = t->codec->kind->encode(by.self, t->when, f, msg, len);
 
     t->lane->codec_s += weir_net_now(net) - begun;
-    return err ? err : weir_lane_check(f, by.bucket, t->turn);
+    return err ? err : weir_lane_check(f, by.bucket, t->when);
 }
 
 typedef struct message {
@@ -143,7 +143,7 @@ static weir_err decode(const trip *t, void *self, message m, float *acc)
 {
     const weir_group *g = t->route->group;
     double begun = weir_net_now(g->net);
-    weir_err err = t->codec->kind->decode(self, t->turn, m.at, m.len, acc);
+    weir_err err = t->codec->kind->decode(self, t->when, m.at, m.len, acc);
 
     t->lane->codec_s += weir_net_now(g->net) - begun;
     return err ? weir_fail(err, "from rank %d: %s", g->member[m.from], weir_why_text()) : WEIR_OK;
@@ -158,16 +158,16 @@ static weir_err add(trip *t)
     coder whole = {c->self, t->lane->bucket};
     size_t len;
 
-    for (t->turn.round = 0; t->turn.round < c->kind->rounds; t->turn.round++) {
+    for (t->when.round = 0; t->when.round < c->kind->rounds; t->when.round++) {
         WEIR_TRY(encode(t, whole, &t->feed, r->mine, &len));
         WEIR_TRY(
             weir_allreduce(r->coll, r->group, r->mine, len / c->kind->sum->unit, c->kind->sum));
-        if (t->turn.round + 1 < c->kind->rounds)
-            WEIR_TRY(c->kind->absorb(c->self, t->turn, r->mine, len));
+        if (t->when.round + 1 < c->kind->rounds)
+            WEIR_TRY(c->kind->absorb(c->self, t->when, r->mine, len));
     }
-    t->turn.round--;
-    if (c->kind->settle && t->feed.held)
-        c->kind->settle(c->self, t->feed.hold);
+    t->when.round--;
+    if (c->kind->take_sent && t->feed.held)
+        c->kind->take_sent(c->self, t->feed.hold);
     clear(t->lane);
     return decode(t, c->self, (message){r->mine, len, r->group->me}, t->lane->bucket->grad);
 }
@@ -187,11 +187,11 @@ static weir_err tell_lengths(const trip *t, size_t mine)
     weir_group *g = r->group;
 
     for (int i = 0; i < g->size; i++)
-        r->off[i] = (size_t)i * sizeof *r->told, r->len[i] = sizeof *r->told;
-    r->told[g->me] = mine;
-    WEIR_TRY(weir_allgather(r->coll, g, t->dry ? NULL : (void *)r->told, r->off, r->len));
+        r->off[i] = (size_t)i * sizeof *r->stats, r->len[i] = sizeof *r->stats;
+    r->stats[g->me] = mine;
+    WEIR_TRY(weir_allgather(r->coll, g, t->dry ? NULL : (void *)r->stats, r->off, r->len));
     for (int i = 0; i < g->size; i++)
-        r->len[i] = t->dry ? mine : r->told[i];
+        r->len[i] = t->dry ? mine : r->stats[i];
     lay_out(r);
     return WEIR_OK;
 }
@@ -215,8 +215,8 @@ static weir_err gather(trip *t)
     size_t len;
 
     WEIR_TRY(encode(t, (coder){c->self, l->bucket}, &t->feed, r->mine, &len));
-    if (c->kind->told)
-        c->kind->told(c->self, r->mine, &l->told);
+    if (c->kind->stats)
+        c->kind->stats(c->self, r->mine, &l->stats);
     WEIR_TRY(tell_lengths(t, len));
     WEIR_TRY(check_lengths(r, c->kind->bound(c->self)));
     memcpy(r->all + r->off[r->group->me], r->mine, len);
@@ -315,7 +315,7 @@ static void let_go(weir_lane *l)
     const weir_stripe *s = weir_stripes_own(own);
 
     l->held.fresh = false;
-    if (!l->stray || !l->held.now)
+    if (!l->foreign || !l->held.now)
         return;
     weir_vec_best()->add(l->bucket->grad, l->held.now, l->bucket->n);
     memset(l->held.next, 0, l->bucket->n * sizeof(float));
@@ -337,7 +337,7 @@ static weir_err step_momentum(const trip *t)
     f.mask = false;
     weir_feed_whole(&f, 0, f.n);
     l->speed.fresh = l->speed.now != NULL;
-    return weir_lane_check(&f, l->bucket, t->turn);
+    return weir_lane_check(&f, l->bucket, t->when);
 }
 
 static weir_err plain(trip *t)
@@ -373,12 +373,12 @@ static weir_err rehearse(trip *t)
     if (c->kind->combine == WEIR_COMBINE_STRIPE)
         return stripe(t);
     if (c->kind->combine == WEIR_COMBINE_GATHER) {
-        WEIR_TRY(tell_lengths(t, weir_codec_usual(c->kind, c->self, t->turn)));
+        WEIR_TRY(tell_lengths(t, weir_codec_usual(c->kind, c->self, t->when)));
         return weir_allgather(r->coll, r->group, NULL, r->off, r->len);
     }
-    for (t->turn.round = 0; t->turn.round < c->kind->rounds; t->turn.round++)
+    for (t->when.round = 0; t->when.round < c->kind->rounds; t->when.round++)
         WEIR_TRY(weir_allreduce(r->coll, r->group, NULL,
-                                weir_codec_usual(c->kind, c->self, t->turn) / c->kind->sum->unit,
+                                weir_codec_usual(c->kind, c->self, t->when) / c->kind->sum->unit,
                                 c->kind->sum));
     return WEIR_OK;
 }
@@ -408,25 +408,25 @@ static weir_err timed(weir_err (*way)(trip *), trip *t)
 
     t->codec = l->codec;
     t->dry = weir_net_dry(net);
-    l->told.sent = l->bucket->n;
-    if (l->told.tau)
-        memset(l->told.tau, 0, (size_t)l->bucket->views * sizeof(float));
+    l->stats.sent = l->bucket->n;
+    if (l->stats.tau)
+        memset(l->stats.tau, 0, (size_t)l->bucket->views * sizeof(float));
     err = way(t);
     l->wire_s += weir_net_now(net) - begun - (l->codec_s - coding);
     return err;
 }
 
-weir_err weir_route_sum(weir_route *r, weir_lane *l, weir_turn turn, float scale)
+weir_err weir_route_sum(weir_route *r, weir_lane *l, weir_when when, float scale)
 {
     const weir_feedback *f = l->codec->feedback;
     /* alone there is nobody to send less to */
-    bool dense = !f || turn.epochs < f->warmup || r->group->size == 1;
+    bool dense = !f || when.epochs < f->warmup || r->group->size == 1;
 
     return timed(dense ? plain : coded,
-                 &(trip){.route = r, .lane = l, .turn = turn, .scale = scale});
+                 &(trip){.route = r, .lane = l, .when = when, .scale = scale});
 }
 
-weir_err weir_route_dense(weir_route *r, weir_lane *l, weir_turn turn, float scale)
+weir_err weir_route_dense(weir_route *r, weir_lane *l, weir_when when, float scale)
 {
-    return timed(plain, &(trip){.route = r, .lane = l, .turn = turn, .scale = scale});
+    return timed(plain, &(trip){.route = r, .lane = l, .when = when, .scale = scale});
 }

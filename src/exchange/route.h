@@ -23,7 +23,7 @@ weir_err weir_route_make(const weir_exchange_env *, weir_coll_use *, weir_group 
 /* The gradient of this lane, times `scale`, becomes the sum over the group, through the lane's
  * codec; of doubles the sum is rounded once. What is not finite is WEIR_NAN and names the tensor.
  * Nothing counts before weir_lane_commit. [blocks] */
-weir_err weir_route_sum(weir_route *, weir_lane *, weir_turn, float scale);
+weir_err weir_route_sum(weir_route *, weir_lane *, weir_when, float scale);
 /* The same as if the codec's warm-up were not over. [blocks] */
-weir_err weir_route_dense(weir_route *, weir_lane *, weir_turn, float scale);
+weir_err weir_route_dense(weir_route *, weir_lane *, weir_when, float scale);
 #endif

@@ -16,7 +16,7 @@ static size_t row_at(const weir_view *v, size_t place)
 /* Stripe i: the rows that begin in the i-th of p equal parts of the bucket. They lie in a row. */
 static weir_err cut_stripe(const weir_bucket *b, int p, int i, weir_arena *arena, weir_stripe *s)
 {
-    size_t low = weir_cut(b->n, p, i), high = weir_cut(b->n, p, i + 1);
+    size_t low = weir_coll_cut(b->n, p, i), high = weir_coll_cut(b->n, p, i + 1);
     weir_view *view = WEIR_NEW(arena, weir_view, b->views);
 
     if (!view)
@@ -53,7 +53,7 @@ void weir_stripes_fold(weir_lane *l, weir_lane_codec *c)
         return;
     weir_vec_best()->add(l->held.now + mine->at, s->owned.now, mine->bucket.n);
     memset(s->owned.now, 0, mine->bucket.n * sizeof(float));
-    l->stray = true;
+    l->foreign = true;
 }
 
 void weir_stripes_drop(weir_lane *l, weir_lane_codec *c)

@@ -196,7 +196,7 @@ static uint64_t hash_place(const char *path, uint64_t seed)
     return weir_hash(it, sizeof it, seed);
 }
 
-uint64_t weir_machine_id(void)
+uint64_t weir_net_machine_id(void)
 {
     uint64_t id = hash_file("/proc/sys/kernel/random/boot_id", geteuid());
 

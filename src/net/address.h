@@ -26,5 +26,5 @@ void weir_address_knock(const weir_address *there, int ms);
 
 /* Equal on two ranks if they can share memory and a private directory: one boot, one network
  * namespace, one user, one /tmp. */
-uint64_t weir_machine_id(void);
+uint64_t weir_net_machine_id(void);
 #endif

@@ -7,8 +7,8 @@
 
 _Static_assert(sizeof(weir_frame) == 48 && sizeof(weir_hello) == 72 && sizeof(weir_cause) == 304,
                "no holes on the wire");
-_Static_assert(sizeof(weir_seat) == 160 && sizeof(weir_join) == 280 && sizeof(weir_table) == 32 &&
-                   sizeof(weir_refusal) == 424,
+_Static_assert(sizeof(weir_meet_entry) == 160 && sizeof(weir_meet_join) == 280 &&
+                   sizeof(weir_meet_table) == 32 && sizeof(weir_meet_refusal) == 424,
                "no holes at the rendezvous");
 enum { MEET_MAGIC = 0x4d494557, MEET_VERSION = 1 }; /* "WEIM" */
 
@@ -24,7 +24,8 @@ void weir_frame_seal(weir_frame *f)
     f->sum = sum_of(f);
 }
 
-void weir_frame_make(weir_frame *f, weir_word kind, const weir_net *n, uint64_t tag, size_t len)
+void weir_frame_make(weir_frame *f, weir_frame_kind kind, const weir_net *n, uint64_t tag,
+                     size_t len)
 {
     *f = (weir_frame){.kind = (uint16_t)kind,
                       .generation = n->generation,
@@ -44,7 +45,7 @@ bool weir_frame_read(const void *bytes, size_t n, int size, weir_frame *out)
     memcpy(&f, bytes, sizeof f);
     if (f.magic != WEIR_FRAME_MAGIC || f.version != WEIR_FRAME_VERSION || f.sum != sum_of(&f))
         return false;
-    if (f.kind < WEIR_WORD_DATA || f.kind >= WEIR_WORDS || f.from >= (uint32_t)size ||
+    if (f.kind < WEIR_FRAME_DATA || f.kind >= WEIR_FRAME_KINDS || f.from >= (uint32_t)size ||
         f.generation < 0)
         return false;
     *out = f;
@@ -144,7 +145,7 @@ weir_meet weir_meet_kind(const void *bytes, size_t n)
                                                                                : (weir_meet)0;
 }
 
-static bool seat_good(weir_seat *s)
+static bool entry_good(weir_meet_entry *s)
 {
     bool loopback;
 
@@ -153,7 +154,7 @@ static bool seat_good(weir_seat *s)
     return s->pid >= 0 && weir_address_good(s->at, &loopback);
 }
 
-bool weir_join_read(const void *bytes, size_t n, weir_join *out)
+bool weir_meet_join_read(const void *bytes, size_t n, weir_meet_join *out)
 {
     if (weir_meet_kind(bytes, n) != WEIR_MEET_JOIN || n != sizeof *out)
         return false;
@@ -161,27 +162,28 @@ bool weir_join_read(const void *bytes, size_t n, weir_join *out)
     tame(out->program, sizeof out->program);
     tame(out->job, sizeof out->job);
     return out->rank >= 0 && out->size >= 1 && (uint32_t)out->rank < out->size &&
-           seat_good(&out->seat);
+           entry_good(&out->entry);
 }
 
-bool weir_table_read(const void *bytes, size_t n, int size, uint64_t *run, weir_seat *seat)
+bool weir_meet_table_read(const void *bytes, size_t n, int size, uint64_t *run,
+                          weir_meet_entry *entry)
 {
-    weir_table t;
+    weir_meet_table t;
 
-    if (weir_meet_kind(bytes, n) != WEIR_MEET_TABLE || n != sizeof t + (size_t)size * sizeof *seat)
+    if (weir_meet_kind(bytes, n) != WEIR_MEET_TABLE || n != sizeof t + (size_t)size * sizeof *entry)
         return false;
     memcpy(&t, bytes, sizeof t);
     if (t.size != (uint32_t)size)
         return false;
-    memcpy(seat, (const char *)bytes + sizeof t, (size_t)size * sizeof *seat);
+    memcpy(entry, (const char *)bytes + sizeof t, (size_t)size * sizeof *entry);
     for (int i = 0; i < size; i++)
-        if (!seat_good(&seat[i]))
+        if (!entry_good(&entry[i]))
             return false;
     *run = t.run;
     return true;
 }
 
-bool weir_refusal_read(const void *bytes, size_t n, weir_refusal *out)
+bool weir_meet_refusal_read(const void *bytes, size_t n, weir_meet_refusal *out)
 {
     if (weir_meet_kind(bytes, n) != WEIR_MEET_NO || n != sizeof *out)
         return false;

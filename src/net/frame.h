@@ -13,7 +13,7 @@ enum { WEIR_FRAME_MAGIC = 0x52494557, WEIR_FRAME_VERSION = 1 }; /* "WEIR" */
 
 typedef struct weir_frame {
     uint32_t magic;
-    uint16_t version, kind; /* weir_word */
+    uint16_t version, kind; /* weir_frame_kind */
     int32_t generation;
     uint32_t from;
     uint64_t tag, len;
@@ -34,7 +34,7 @@ typedef struct weir_cause {
     char host[64], what[200];
 } weir_cause;
 
-void weir_frame_make(weir_frame *, weir_word, const weir_net *from, uint64_t tag, size_t len);
+void weir_frame_make(weir_frame *, weir_frame_kind, const weir_net *from, uint64_t tag, size_t len);
 void weir_frame_seal(weir_frame *); /* the fields are set: magic, version and checksum follow */
 /* `n` bytes that claim to be a head, of a run of `size` ranks: false if they are not. */
 bool weir_frame_read(const void *bytes, size_t n, int size, weir_frame *);
@@ -62,32 +62,32 @@ typedef struct weir_meet_head {
     uint32_t len, sum;
 } weir_meet_head;
 
-typedef struct weir_seat { /* a rank, as the table shows it */
-    uint64_t machine;      /* weir_machine_id */
+typedef struct weir_meet_entry { /* a rank, as the table shows it */
+    uint64_t machine;            /* weir_net_machine_id */
     int32_t pid, zero;
     char host[64], at[WEIR_ADDRESS_MAX]; /* at: where its links end */
-} weir_seat;
+} weir_meet_entry;
 
-typedef struct weir_join {
+typedef struct weir_meet_join {
     weir_meet_head head;
     int32_t rank;
     uint32_t size;
-    weir_seat seat;
+    weir_meet_entry entry;
     char program[32], job[64];
-} weir_join;
+} weir_meet_join;
 
-typedef struct weir_table {
+typedef struct weir_meet_table {
     weir_meet_head head;
     uint64_t run; /* drawn by rank 0 */
     uint32_t size, zero;
-    weir_seat seat[];
-} weir_table;
+    weir_meet_entry entry[];
+} weir_meet_table;
 
-typedef struct weir_refusal {
+typedef struct weir_meet_refusal {
     weir_meet_head head;
     int32_t code, zero; /* what the one that is refused leaves with */
     char why[400];
-} weir_refusal;
+} weir_meet_refusal;
 
 /* The fields are set: the head follows. `len`: of the whole message. */
 void weir_meet_seal(void *message, weir_meet, size_t len);
@@ -95,7 +95,8 @@ void weir_meet_seal(void *message, weir_meet, size_t len);
 weir_meet weir_meet_kind(const void *bytes, size_t n);
 /* False if the bytes are not such a message. Texts end, numbers are in range, addresses are such;
  * `seat` has room for `size`. */
-bool weir_join_read(const void *bytes, size_t n, weir_join *);
-bool weir_table_read(const void *bytes, size_t n, int size, uint64_t *run, weir_seat *seat);
-bool weir_refusal_read(const void *bytes, size_t n, weir_refusal *);
+bool weir_meet_join_read(const void *bytes, size_t n, weir_meet_join *);
+bool weir_meet_table_read(const void *bytes, size_t n, int size, uint64_t *run,
+                          weir_meet_entry *entry);
+bool weir_meet_refusal_read(const void *bytes, size_t n, weir_meet_refusal *);
 #endif

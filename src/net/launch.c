@@ -30,7 +30,7 @@ typedef struct launch {
     uint64_t asked;        /* bit n: signal n was sent to us, and passed on */
     const char *word;      /* said then; NULL: nothing */
     double failed;         /* when the first failure was seen; 0: none yet */
-    weir_run_env env;
+    weir_net_run_env env;
     weir_board *board;
     size_t board_bytes;
     int lifeline; /* the writing end: ours alone, for as long as we live */
@@ -366,7 +366,7 @@ static int verdict(launch *l)
 /* ---- from beginning to end ---- */
 
 /* Ranks remove their files once all have met; those that died before have left theirs. */
-void weir_run_dir_remove(const char *dir, int size)
+void weir_launch_dir_remove(const char *dir, int size)
 {
     char path[256];
 
@@ -389,7 +389,7 @@ static weir_err start_all(launch *l, char **argv)
 static void clean_up(launch *l)
 {
     if (l->env.dir[0])
-        weir_run_dir_remove(l->env.dir, l->env.size);
+        weir_launch_dir_remove(l->env.dir, l->env.size);
     if (l->board)
         munmap(l->board, l->board_bytes);
     for (int i = 0; i < 4; i++) {

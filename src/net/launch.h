@@ -29,7 +29,7 @@ typedef struct weir_launched {
 void weir_launched_find(weir_launched *);
 /* Removes what ranks that never met have left: the sockets of a run of `size` ranks and their
  * directory, nothing else. */
-void weir_run_dir_remove(const char *dir, int size);
+void weir_launch_dir_remove(const char *dir, int size);
 /* One slot per rank; written by its rank alone. */
 /* step << 8 | phase */
 typedef struct weir_board_slot {

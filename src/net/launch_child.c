@@ -21,7 +21,7 @@ static void set_number(const char *name, int x)
     setenv(name, text, 1);
 }
 
-static void set_variables(int rank, const weir_run_env *env)
+static void set_variables(int rank, const weir_net_run_env *env)
 {
     char text[32];
 
@@ -41,7 +41,7 @@ static void set_variables(int rank, const weir_run_env *env)
 /* In the child, between fork and exec. Does not return. A group of its own, so that Ctrl-C reaches
  * it once, from the launcher; and if the launcher dies, a signal that wakes a stopped rank so that
  * it sees the lifeline end. */
-static void become_rank(int rank, const weir_run_env *env, const sigset_t *mask, char **argv,
+static void become_rank(int rank, const weir_net_run_env *env, const sigset_t *mask, char **argv,
                         pid_t launcher, int out, int err)
 {
     int null = open("/dev/null", O_RDONLY);
@@ -76,8 +76,8 @@ static void watch_pipe(weir_output *l, int from, int to, int rank, bool plain)
         snprintf(l->prefix, sizeof l->prefix, "[%d] ", rank);
 }
 
-weir_err weir_child_start(weir_child *c, int rank, const weir_run_env *env, const sigset_t *mask,
-                          char **argv)
+weir_err weir_child_start(weir_child *c, int rank, const weir_net_run_env *env,
+                          const sigset_t *mask, char **argv)
 {
     pid_t launcher = getpid();
     int out[2] = {-1, -1}, err[2];

@@ -7,12 +7,12 @@
 #include <sys/types.h>
 
 /* What all ranks of a run are given. */
-typedef struct weir_run_env {
+typedef struct weir_net_run_env {
     int size;
     int leader;          /* what this rank prints is for people as it is (mesh.h) */
     int board, lifeline; /* descriptors that ranks inherit; closed on exec everywhere else */
     char dir[128];
-} weir_run_env;
+} weir_net_run_env;
 
 typedef struct weir_child {
     pid_t pid;
@@ -24,6 +24,6 @@ typedef struct weir_child {
 
 /* Starts this program again as `rank`, with `mask` as its signal mask, in a process group of its
  * own. */
-weir_err weir_child_start(weir_child *, int rank, const weir_run_env *, const sigset_t *mask,
+weir_err weir_child_start(weir_child *, int rank, const weir_net_run_env *, const sigset_t *mask,
                           char **argv);
 #endif

@@ -90,7 +90,7 @@ bool weir_net_over(const weir_net *n)
 
 /* ---- losing one ---- */
 
-static weir_err judge(weir_net *n, weir_op *o, int *who)
+static weir_err judge(weir_net *n, weir_net_op *o, int *who)
 {
     weir_err err = weir_loss_all(n, who);
 
@@ -120,7 +120,7 @@ void weir_loss_add(weir_net *n, int peer, const weir_fault *fault)
     atomic_store(&n->over, n->strict && n->first);
     weir_match_judge(n, judge);
     n->world->cut(n, peer);
-    weir_life_wake(n);
+    weir_liveness_wake(n);
 }
 
 void weir_loss_left(weir_net *n, int peer)
@@ -128,7 +128,7 @@ void weir_loss_left(weir_net *n, int peer)
     if (weir_loss_is(n, peer, WEIR_PEER_LOST | WEIR_PEER_LEFT) || !mark(n, peer, WEIR_PEER_LEFT))
         return;
     weir_match_judge(n, judge);
-    weir_life_wake(n);
+    weir_liveness_wake(n);
 }
 
 void weir_loss_look(weir_net *n) { weir_match_judge(n, judge); }
@@ -137,7 +137,7 @@ void weir_loss_end(weir_net *n)
 {
     n->closing = true;
     weir_match_judge(n, judge);
-    for (weir_fibre_task *t = n->sched->all; t; t = t->next)
+    for (weir_net_task *t = n->sched->all; t; t = t->next)
         if (t->net == n)
             weir_sched_ready(t);
 }
@@ -149,7 +149,7 @@ static void aborted(weir_wake *w)
     weir_match_judge(n, judge);
     if (n->world->let)
         n->world->let(n, NULL);
-    weir_life_wake(n);
+    weir_liveness_wake(n);
 }
 
 void weir_net_abort(weir_net *n, weir_err code)
@@ -164,7 +164,7 @@ void weir_net_abort(weir_net *n, weir_err code)
 
 /* ---- going on ---- */
 
-static weir_err stale(weir_net *n, weir_op *o, int *who)
+static weir_err stale(weir_net *n, weir_net_op *o, int *who)
 {
     (void)n, (void)o, (void)who;
     return WEIR_STALE;
@@ -242,7 +242,7 @@ static const weir_loss *blamed(const weir_net *n, int peer)
     return l;
 }
 
-weir_err weir_net_why(weir_net *n, const weir_op *o)
+weir_err weir_net_why(weir_net *n, const weir_net_op *o)
 {
     const weir_loss *l = blamed(n, o->peer);
     char text[400];
@@ -273,7 +273,7 @@ weir_err weir_net_why(weir_net *n, const weir_op *o)
 
 weir_err weir_net_lost(weir_net *n)
 {
-    weir_op op = {.peer = n->rank};
+    weir_net_op op = {.peer = n->rank};
 
     op.err = weir_loss_all(n, &op.peer);
     return weir_net_why(n, &op);

@@ -6,22 +6,22 @@
 /* What a held message costs besides its bytes, so that empty ones count too. */
 enum { HELD_EXTRA = 256 };
 
-void weir_op_done(weir_op *o, weir_err err)
+void weir_net_op_done(weir_net_op *o, weir_err err)
 {
-    if (o->kind != WEIR_OP_LENT)
-        o->kind = WEIR_OP_IDLE;
+    if (o->kind != WEIR_NET_OP_LENT)
+        o->kind = WEIR_NET_OP_IDLE;
     o->err = err;
     o->done = true;
     if (o->waiter)
         weir_sched_ready(o->waiter);
 }
 
-void weir_op_sent(weir_net *n, weir_op *o)
+void weir_net_op_sent(weir_net *n, weir_net_op *o)
 {
     /* one that has left in order may well have taken it first */
     bool lost = weir_loss_is(n, o->peer, WEIR_PEER_LOST);
 
-    weir_op_done(o, lost ? weir_loss_of(n, o->peer, &o->peer) : WEIR_OK);
+    weir_net_op_done(o, lost ? weir_loss_of(n, o->peer, &o->peer) : WEIR_OK);
 }
 
 /* ---- messages ---- */
@@ -34,13 +34,13 @@ static void drop(weir_net *n, weir_msg *m)
         n->world->drop(n, m);
 }
 
-static bool fits(const weir_op *o, const weir_msg *m)
+static bool fits(const weir_net_op *o, const weir_msg *m)
 {
     return o->generation == m->generation && (o->peer == WEIR_ANY || o->peer == m->from) &&
            !((o->tag ^ m->tag) & o->mask);
 }
 
-static void fetch_self(weir_op *o, weir_msg *m)
+static void fetch_self(weir_net_op *o, weir_msg *m)
 {
     if (!o->cap) {
         o->data = m->data;
@@ -50,21 +50,21 @@ static void fetch_self(weir_op *o, weir_msg *m)
             memcpy(o->data, m->data, m->len);
         free(m);
     }
-    weir_op_done(o, WEIR_OK);
+    weir_net_op_done(o, WEIR_OK);
 }
 
 /* `o` is on no list and `m` neither. */
-static void match(weir_net *n, weir_op *o, weir_msg *m)
+static void match(weir_net *n, weir_net_op *o, weir_msg *m)
 {
     o->peer = m->from;
     o->tag = m->tag;
     o->len = m->len;
-    o->kind = o->cap ? WEIR_OP_IDLE : WEIR_OP_LENT;
+    o->kind = o->cap ? WEIR_NET_OP_IDLE : WEIR_NET_OP_LENT;
     if (!m->self)
         n->count.received += m->len;
     if (o->cap && m->len > o->cap) {
         drop(n, m);
-        weir_op_done(o, WEIR_BIG);
+        weir_net_op_done(o, WEIR_BIG);
     } else if (m->self) {
         fetch_self(o, m);
     } else {
@@ -72,9 +72,9 @@ static void match(weir_net *n, weir_op *o, weir_msg *m)
     }
 }
 
-static void unpost(weir_net *n, weir_op **at)
+static void unpost(weir_net *n, weir_net_op **at)
 {
-    weir_op *o = *at;
+    weir_net_op *o = *at;
 
     if (!(*at = o->next))
         n->posted_tail = at;
@@ -108,7 +108,7 @@ static weir_msg *unhold(weir_net *n, int shelf, weir_msg **at)
 }
 
 /* Takes the first of them that fits; NULL: none does. */
-static weir_msg *find_held(weir_net *n, const weir_op *o)
+static weir_msg *find_held(weir_net *n, const weir_net_op *o)
 {
     weir_msg **found = NULL, **at;
     int shelf = 0;
@@ -142,8 +142,8 @@ static void refuse_more(weir_net *n)
         }
     free(bytes);
     if (who >= 0)
-        weir_life_give_up(n, who, WEIR_LOST,
-                          "sent more than may be held of messages nobody had asked for");
+        weir_liveness_give_up(n, who, WEIR_LOST,
+                              "sent more than may be held of messages nobody had asked for");
 }
 
 void weir_match_arrive(weir_net *n, weir_msg *m)
@@ -152,9 +152,9 @@ void weir_match_arrive(weir_net *n, weir_msg *m)
         drop(n, m);
         return;
     }
-    for (weir_op **at = &n->posted; *at; at = &(*at)->next)
+    for (weir_net_op **at = &n->posted; *at; at = &(*at)->next)
         if (fits(*at, m)) {
-            weir_op *o = *at;
+            weir_net_op *o = *at;
             unpost(n, at);
             match(n, o, m);
             return;
@@ -177,27 +177,27 @@ void weir_match_drop(weir_net *n, int before)
 /* ---- verbs ---- */
 
 /* Ends what can never come to pass. */
-static bool refused(weir_op *o, weir_err err, int who)
+static bool refused(weir_net_op *o, weir_err err, int who)
 {
     if (!err)
         return false;
     o->peer = who;
-    weir_op_done(o, err);
+    weir_net_op_done(o, err);
     return true;
 }
 
-static bool no_such_rank(weir_net *n, weir_op *o, int peer, int least)
+static bool no_such_rank(weir_net *n, weir_net_op *o, int peer, int least)
 {
     return refused(o, peer < least || peer >= n->size ? WEIR_USAGE : WEIR_OK, peer);
 }
 
-static void send_self(weir_net *n, weir_op *o)
+static void send_self(weir_net *n, weir_net_op *o)
 {
     size_t head = (sizeof(weir_msg) + 15) / 16 * 16;
     weir_msg *m = malloc(head + o->len);
 
     if (!m) {
-        weir_op_done(o, WEIR_FAILED);
+        weir_net_op_done(o, WEIR_FAILED);
         return;
     }
     *m = (weir_msg){.from = n->rank,
@@ -211,21 +211,22 @@ static void send_self(weir_net *n, weir_op *o)
     else
         memset(m->data, 0, o->len);
     n->count.copied += o->len;
-    weir_op_done(o, WEIR_OK);
+    weir_net_op_done(o, WEIR_OK);
     weir_match_arrive(n, m);
 }
 
-void weir_net_send(weir_net *n, int peer, uint64_t tag, const void *data, size_t len, weir_op *o)
+void weir_net_send(weir_net *n, int peer, uint64_t tag, const void *data, size_t len,
+                   weir_net_op *o)
 {
     int who = peer;
     weir_err err;
 
-    *o = (weir_op){.peer = peer,
-                   .tag = tag,
-                   .data = (void *)(uintptr_t)data,
-                   .len = len,
-                   .generation = n->generation,
-                   .kind = WEIR_OP_SENDING};
+    *o = (weir_net_op){.peer = peer,
+                       .tag = tag,
+                       .data = (void *)(uintptr_t)data,
+                       .len = len,
+                       .generation = n->generation,
+                       .kind = WEIR_NET_OP_SENDING};
     if (no_such_rank(n, o, peer, 0))
         return;
     err = weir_loss_all(n, &who);
@@ -243,19 +244,19 @@ void weir_net_send(weir_net *n, int peer, uint64_t tag, const void *data, size_t
 }
 
 void weir_net_recv(weir_net *n, int peer, uint64_t tag, uint64_t mask, void *buf, size_t cap,
-                   weir_op *o)
+                   weir_net_op *o)
 {
     int who = peer;
     weir_err err;
     weir_msg *m;
 
-    *o = (weir_op){.peer = peer,
-                   .tag = tag,
-                   .mask = mask,
-                   .data = buf,
-                   .cap = cap,
-                   .generation = n->generation,
-                   .kind = WEIR_OP_POSTED};
+    *o = (weir_net_op){.peer = peer,
+                       .tag = tag,
+                       .mask = mask,
+                       .data = buf,
+                       .cap = cap,
+                       .generation = n->generation,
+                       .kind = WEIR_NET_OP_POSTED};
     if (no_such_rank(n, o, peer, WEIR_ANY))
         return;
     err = weir_loss_all(n, &who);
@@ -272,29 +273,29 @@ void weir_net_recv(weir_net *n, int peer, uint64_t tag, uint64_t mask, void *buf
     n->posted_tail = &o->next;
 }
 
-void weir_net_release(weir_net *n, weir_op *o)
+void weir_net_release(weir_net *n, weir_net_op *o)
 {
-    if (!o->done || o->kind != WEIR_OP_LENT)
+    if (!o->done || o->kind != WEIR_NET_OP_LENT)
         return;
     drop(n, o->own);
-    o->kind = WEIR_OP_IDLE;
+    o->kind = WEIR_NET_OP_IDLE;
     o->own = o->data = NULL;
 }
 
-void weir_match_unpost(weir_net *n, weir_op *o)
+void weir_match_unpost(weir_net *n, weir_net_op *o)
 {
-    for (weir_op **at = &n->posted; *at; at = &(*at)->next)
+    for (weir_net_op **at = &n->posted; *at; at = &(*at)->next)
         if (*at == o) {
             unpost(n, at);
             break;
         }
-    weir_op_done(o, WEIR_STALE);
+    weir_net_op_done(o, WEIR_STALE);
 }
 
-void weir_match_judge(weir_net *n, weir_err (*judge)(weir_net *, weir_op *, int *who))
+void weir_match_judge(weir_net *n, weir_err (*judge)(weir_net *, weir_net_op *, int *who))
 {
-    for (weir_op **at = &n->posted; *at;) {
-        weir_op *o = *at;
+    for (weir_net_op **at = &n->posted; *at;) {
+        weir_net_op *o = *at;
         int who = o->peer;
         weir_err err = judge(n, o, &who);
         if (!err) {
@@ -303,6 +304,6 @@ void weir_match_judge(weir_net *n, weir_err (*judge)(weir_net *, weir_op *, int 
         }
         unpost(n, at);
         o->peer = who;
-        weir_op_done(o, err);
+        weir_net_op_done(o, err);
     }
 }

@@ -91,11 +91,11 @@ weir_err weir_mesh_lead(weir_mesh *m, int rank)
 static weir_err make_tables(weir_machines *m, size_t p, weir_arena *a)
 {
     m->machine = WEIR_NEW(a, int, p);
-    m->place = WEIR_NEW(a, int, p);
+    m->position = WEIR_NEW(a, int, p);
     m->table = WEIR_NEW(a, int, p);
     m->first = WEIR_NEW(a, int, p + 1);
-    return m->machine && m->place && m->table && m->first ? WEIR_OK
-                                                          : weir_fail_nomem(4 * p * sizeof(int));
+    return m->machine && m->position && m->table && m->first ? WEIR_OK
+                                                             : weir_fail_nomem(4 * p * sizeof(int));
 }
 
 /* Numbers the machines in the order in which members meet them; `seen` has room for every rank. */
@@ -108,7 +108,7 @@ static void number(weir_machines *m, const weir_group *g, int64_t each, int *see
         if (!seen[label])
             seen[label] = ++m->count;
         m->machine[i] = seen[label] - 1;
-        m->place[i] = size[m->machine[i]]++;
+        m->position[i] = size[m->machine[i]]++;
     }
     m->equal = true;
     for (int k = 1; k < m->count; k++)
@@ -116,7 +116,7 @@ static void number(weir_machines *m, const weir_group *g, int64_t each, int *see
     for (int k = 1; k < m->count; k++)
         size[k] += size[k - 1];
     for (int i = 0; i < g->size; i++)
-        m->table[m->first[m->machine[i]] + m->place[i]] = i;
+        m->table[m->first[m->machine[i]] + m->position[i]] = i;
 }
 
 static weir_err make_inside(weir_machines *m, const weir_group *g, int *ranks, weir_arena *a)
@@ -132,14 +132,14 @@ static weir_err make_inside(weir_machines *m, const weir_group *g, int *ranks, w
 
 static weir_err make_outside(weir_machines *m, const weir_group *g, int *ranks, weir_arena *a)
 {
-    int place = m->place[g->me];
+    int position = m->position[g->me];
     unsigned id = 0;
 
-    if (place && !m->equal)
+    if (position && !m->equal)
         return WEIR_OK;
     WEIR_TRY(id_below(g->id, OUTSIDE, &id));
     for (int k = 0; k < m->count; k++)
-        ranks[k] = g->member[weir_machines_member(m, k, place)];
+        ranks[k] = g->member[weir_machines_member(m, k, position)];
     return weir_group_make(g->net, id, ranks, m->count, a, &m->outside);
 }
 

@@ -10,7 +10,7 @@
  *   outside  of a group: one of each machine
  *
  * As yet every rank holds all of the model, and `same` is `all` itself. Inside and outside are made
- * for whoever crosses machines in two levels (coll/hier.c, exchange/hier.c).
+ * for whoever crosses machines in two levels (coll/coll_hier.c, exchange/two_level.c).
  *
  * What is to come fits in here, with its first user. Pipelines: members lie so that parts of a
  * layer are next to each other, then the stages of a replica; `same` is then every (stages x
@@ -63,10 +63,10 @@ weir_err weir_mesh_lead(weir_mesh *, int rank);
 
 /* The members of a group, machine by machine. */
 typedef struct weir_machines {
-    int count;            /* of machines, in the order in which members meet them */
-    bool equal;           /* all have as many members */
-    int *machine, *place; /* by member: its machine, and which one of that machine's it is */
-    int *first;           /* by machine: where its members begin in `table`; and where all end */
+    int count;               /* of machines, in the order in which members meet them */
+    bool equal;              /* all have as many members */
+    int *machine, *position; /* by member: its machine, and which one of that machine's it is */
+    int *first;              /* by machine: where its members begin in `table`; and where all end */
     int *table;
     weir_group inside; /* the members of this one's machine */
     /* one of each machine: the i-th ones where all have equally many, else the first ones; of size
@@ -77,9 +77,9 @@ typedef struct weir_machines {
  * levels deep already. */
 weir_err weir_mesh_machines(const weir_group *, int64_t each, weir_arena *, weir_machines *);
 /* The member that is `place`-th on a machine; how many are. */
-static inline int weir_machines_member(const weir_machines *m, int machine, int place)
+static inline int weir_machines_member(const weir_machines *m, int machine, int position)
 {
-    return m->table[m->first[machine] + place];
+    return m->table[m->first[machine] + position];
 }
 static inline int weir_machines_size(const weir_machines *m, int machine)
 {

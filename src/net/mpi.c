@@ -20,18 +20,18 @@ enum {
 /* ---- sending ---- */
 
 /* A send that could not even begin. */
-static void no_send(weir_net *n, weir_op *o, int code)
+static void no_send(weir_net *n, weir_net_op *o, int code)
 {
     int peer = o->peer;
 
     if (code == MPI_SUCCESS) {
-        weir_op_done(o, WEIR_FAILED);
+        weir_net_op_done(o, WEIR_FAILED);
         weir_net_abort(n, WEIR_FAILED);
         return;
     }
     weir_mpi_broken(n, code, peer);
     if (!o->done)
-        weir_op_sent(n, o);
+        weir_net_op_sent(n, o);
 }
 
 static int send_packet(mpi_link *l, transfer *t, size_t inside)
@@ -54,7 +54,7 @@ static bool make_dry(mpi_link *l, transfer *t, size_t len)
     return true;
 }
 
-static void send_long(weir_net *n, weir_op *o, transfer *t)
+static void send_long(weir_net *n, weir_net_op *o, transfer *t)
 {
     mpi_link *l = n->link;
     int tag = 1 + (int)(l->sequence++ % (uint32_t)l->tags), code;
@@ -73,7 +73,7 @@ static void send_long(weir_net *n, weir_op *o, transfer *t)
         no_send(n, o, code);
 }
 
-static void send_short(weir_net *n, weir_op *o, transfer *t)
+static void send_short(weir_net *n, weir_net_op *o, transfer *t)
 {
     int code;
 
@@ -87,17 +87,17 @@ static void send_short(weir_net *n, weir_op *o, transfer *t)
     if (code)
         no_send(n, o, code);
     else
-        weir_op_done(o, WEIR_OK);
+        weir_net_op_done(o, WEIR_OK);
 }
 
-static void send_data(weir_net *n, weir_op *o)
+static void send_data(weir_net *n, weir_net_op *o)
 {
     mpi_link *l = n->link;
     bool is_short = o->len <= sizeof((packet *)0)->bytes;
     transfer *t;
 
     if (l->down) {
-        weir_op_done(o, WEIR_LOST);
+        weir_net_op_done(o, WEIR_LOST);
         return;
     }
     if (!(t = weir_mpi_transfer(l, o->peer, 1 + weir_mpi_parts(l, o->len)))) {
@@ -106,7 +106,7 @@ static void send_data(weir_net *n, weir_op *o)
     }
     t->out = true;
     t->packet.zero = 0;
-    weir_frame_make(&t->packet.head, WEIR_WORD_DATA, n, o->tag, o->len);
+    weir_frame_make(&t->packet.head, WEIR_FRAME_DATA, n, o->tag, o->len);
     if (is_short)
         send_short(n, o, t);
     else
@@ -114,20 +114,20 @@ static void send_data(weir_net *n, weir_op *o)
 }
 
 /* DONE goes behind the data; all other words have a path of their own. */
-static void tell(weir_net *n, int peer, weir_word word, const void *body, size_t len)
+static void tell(weir_net *n, int peer, weir_frame_kind kind, const void *body, size_t len)
 {
     mpi_link *l = n->link;
     transfer *t;
 
-    if (word != WEIR_WORD_DONE) {
-        weir_mpi_tell(n, peer, word, body, len);
+    if (kind != WEIR_FRAME_DONE) {
+        weir_mpi_tell(n, peer, kind, body, len);
         return;
     }
     if (l->down || !(t = weir_mpi_transfer(l, peer, 1)))
         return;
     t->out = true;
     t->packet.body = t->packet.zero = 0;
-    weir_frame_make(&t->packet.head, word, n, 0, 0);
+    weir_frame_make(&t->packet.head, kind, n, 0, 0);
     if (send_packet(l, t, 0))
         weir_mpi_transfer_free(l, t);
 }
@@ -136,7 +136,7 @@ static void tell(weir_net *n, int peer, weir_word word, const void *body, size_t
 
 /* Starts the body of `m` on its way to `to`; when it is there `o` (NULL: nobody) is done, and `p`
  * (NULL: none) is free. */
-static void receive(weir_net *n, int from, uint32_t tag, void *to, size_t len, weir_op *o,
+static void receive(weir_net *n, int from, uint32_t tag, void *to, size_t len, weir_net_op *o,
                     parcel *p)
 {
     mpi_link *l = n->link;
@@ -146,7 +146,7 @@ static void receive(weir_net *n, int from, uint32_t tag, void *to, size_t len, w
     if (!t) {
         weir_net_abort(n, WEIR_FAILED);
         if (o)
-            weir_op_done(o, WEIR_FAILED);
+            weir_net_op_done(o, WEIR_FAILED);
         return;
     }
     t->op = o;
@@ -156,7 +156,7 @@ static void receive(weir_net *n, int from, uint32_t tag, void *to, size_t len, w
         return;
     weir_mpi_broken(n, code, from);
     if (o && !o->done)
-        weir_op_done(o, WEIR_LOST);
+        weir_net_op_done(o, WEIR_LOST);
 }
 
 static void drop(weir_net *n, weir_msg *m)
@@ -172,12 +172,12 @@ static void drop(weir_net *n, weir_msg *m)
         if ((away = weir_mpi_parcel(l, m->len)))
             receive(n, m->from, p->body, away->bytes, m->len, NULL, away);
         else
-            weir_life_give_up(n, m->from, WEIR_LOST, "sent more than this rank has room for");
+            weir_liveness_give_up(n, m->from, WEIR_LOST, "sent more than this rank has room for");
     }
     weir_mpi_parcel_free(l, p);
 }
 
-static void fetch_long(weir_net *n, weir_op *o, parcel *p)
+static void fetch_long(weir_net *n, weir_net_op *o, parcel *p)
 {
     mpi_link *l = n->link;
     parcel *whole;
@@ -188,8 +188,8 @@ static void fetch_long(weir_net *n, weir_op *o, parcel *p)
         return;
     }
     if (!(whole = weir_mpi_parcel(l, p->msg.len))) {
-        o->kind = WEIR_OP_IDLE;
-        weir_op_done(o, WEIR_FAILED);
+        o->kind = WEIR_NET_OP_IDLE;
+        weir_net_op_done(o, WEIR_FAILED);
         drop(n, &p->msg);
         return;
     }
@@ -200,7 +200,7 @@ static void fetch_long(weir_net *n, weir_op *o, parcel *p)
     weir_mpi_parcel_free(l, p);
 }
 
-static void fetch(weir_net *n, weir_op *o, weir_msg *m)
+static void fetch(weir_net *n, weir_net_op *o, weir_msg *m)
 {
     mpi_link *l = n->link;
     parcel *p = (parcel *)m;
@@ -208,8 +208,8 @@ static void fetch(weir_net *n, weir_op *o, weir_msg *m)
     if (m->data) {
         weir_mpi_deal(n, o, p);
     } else if (l->down) { /* the rest will not come any more */
-        o->kind = WEIR_OP_IDLE;
-        weir_op_done(o, WEIR_LOST);
+        o->kind = WEIR_NET_OP_IDLE;
+        weir_net_op_done(o, WEIR_LOST);
         drop(n, m);
     } else if (p->whole) { /* its body is on its way already */
         p->op = o;
@@ -227,9 +227,9 @@ static bool read_packet(const weir_net *n, const packet *k, int bytes, int from,
         head->from != (uint32_t)from)
         return false;
     inside = (size_t)bytes - WEIR_MPI_HEAD;
-    if (head->kind == WEIR_WORD_DONE)
+    if (head->kind == WEIR_FRAME_DONE)
         return !k->body && !inside && !head->len;
-    if (head->kind != WEIR_WORD_DATA)
+    if (head->kind != WEIR_FRAME_DATA)
         return false;
     if (k->body)
         return !inside && head->len > sizeof k->bytes &&
@@ -249,8 +249,8 @@ static void deliver(weir_net *n, const packet *k, int bytes, int from)
                      n->rank);
         return;
     }
-    weir_life_word(n, from, (weir_word)head.kind, head.doing, NULL, 0);
-    if (head.kind != WEIR_WORD_DATA) {
+    weir_liveness_heard(n, from, (weir_frame_kind)head.kind, head.doing, NULL, 0);
+    if (head.kind != WEIR_FRAME_DATA) {
         l->dones++;
         return;
     }

@@ -17,7 +17,7 @@ bool weir_mpi_here(const weir_net *n) { return n->world == &weir_net_mpi && n->l
 /* What MPI has begun cannot be taken back: it keeps the buffers, and is not called again. */
 static weir_err give_up(weir_net *n, weir_err err)
 {
-    weir_op failed = {.err = err, .peer = n->rank};
+    weir_net_op failed = {.err = err, .peer = n->rank};
 
     weir_mpi_down(n);
     if (err == WEIR_LATE)
@@ -33,7 +33,7 @@ static weir_err give_up(weir_net *n, weir_err err)
 static weir_err await(weir_net *n, transfer *t, int code, MPI_Request r)
 {
     mpi_link *l = n->link;
-    weir_op o = {.kind = WEIR_OP_SENDING, .peer = n->rank, .cap = 1}, *ops = &o;
+    weir_net_op o = {.kind = WEIR_NET_OP_SENDING, .peer = n->rank, .cap = 1}, *ops = &o;
     double limit = weir_net_now(n) + l->stall;
     int which;
     weir_err err;
@@ -62,7 +62,7 @@ static weir_err prepare(weir_net *n, transfer **t)
     weir_err err = weir_loss_all(n, &who);
 
     if (err || l->down) {
-        weir_op failed = {.err = err ? err : WEIR_LOST, .peer = who};
+        weir_net_op failed = {.err = err ? err : WEIR_LOST, .peer = who};
         return weir_net_why(n, &failed);
     }
     *t = weir_mpi_transfer(l, n->rank, 1);

@@ -6,7 +6,7 @@
 #include "net/mpi_link.h"
 #include <string.h>
 
-void weir_mpi_deal(weir_net *n, weir_op *o, parcel *p)
+void weir_mpi_deal(weir_net *n, weir_net_op *o, parcel *p)
 {
     if (o->cap) {
         if (p->msg.len)
@@ -17,7 +17,7 @@ void weir_mpi_deal(weir_net *n, weir_op *o, parcel *p)
         o->data = p->msg.data;
         o->own = &p->msg;
     }
-    weir_op_done(o, WEIR_OK);
+    weir_net_op_done(o, WEIR_OK);
 }
 
 void weir_mpi_held(weir_net *n, parcel *p)

@@ -34,7 +34,7 @@ static bool progress(weir_net *n, double at)
 
     if (at - l->looked >= LOOK) {
         l->looked = at;
-        any |= weir_mpi_words(n);
+        any |= weir_mpi_control(n);
         if (at - l->swept >= SWEEP) {
             l->swept = at;
             weir_mpi_sweep(n);
@@ -96,7 +96,7 @@ void weir_mpi_idle(weir_sched *s, double until)
         return;
     }
     busy = progress(n, weir_mpi_now(s)) || until <= 0;
-    next = weir_life_tick(n);
+    next = weir_liveness_tick(n);
     if (!busy && !s->ready)
         weir_mpi_wait(n, until < next ? until : next);
 }

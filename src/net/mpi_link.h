@@ -4,8 +4,8 @@
  *   mpi.c        the world: messages out and in                mpi_open.c   starts MPI, makes the
  * link; closes both mpi_move.c   what MPI does for us at the moment            mpi_idle.c   a rank
  * that waits mpi_coll.c   MPI's own collectives                         mpi_hold.c   messages
- * nobody asks for mpi_words.c  words and signs of life, over TCP             mpi_meet.c   how those
- * connections come about
+ * nobody asks for mpi_control.c  words and signs of life, over TCP             mpi_meet.c   how
+ * those connections come about
  *
  * MPI carries data. It does not tell of a dead rank, and cannot take a send back: so words have TCP
  * connections of their own, one a pair of ranks, whose end is the end of the peer; and after the
@@ -23,7 +23,7 @@ enum {
     WEIR_MPI_SLOTS = 32,     /* packets that may land at once */
     WEIR_MPI_SIZES = 17,     /* sizes of spare parcels, from 64 bytes to 4 MiB */
     WEIR_MPI_TAG_PACKET = 0, /* bodies have the tags above */
-    WEIR_MPI_WORD = 512      /* the longest word, head included */
+    WEIR_MPI_CONTROL = 512   /* the longest word, head included */
 };
 
 typedef struct weir_mpi_self { /* the world's options */
@@ -50,8 +50,8 @@ typedef struct parcel {
     /* by the last look at what is held; dropped while its body is on its way */
     bool seen, unwanted;
     struct parcel *whole;
-    weir_op *op; /* has matched it while its body is on its way */
-    int size;    /* which of the spare sizes; -1: none of them */
+    weir_net_op *op; /* has matched it while its body is on its way */
+    int size;        /* which of the spare sizes; -1: none of them */
     struct parcel *next;
     _Alignas(16) char bytes[];
 } parcel;
@@ -59,20 +59,20 @@ typedef struct parcel {
 /* Something that MPI does for us, in one or more requests. */
 typedef struct transfer {
     int parts, peer;
-    bool out;       /* a send of ours */
-    weir_op *op;    /* done when all parts are; NULL: it is done already, or was never asked for */
-    parcel *parcel; /* goes back then; NULL: none */
-    parcel *held;   /* whose body this is; NULL: nobody's */
-    packet packet;  /* what is on its way, of a send */
+    bool out;        /* a send of ours */
+    weir_net_op *op; /* done when all parts are; NULL: it is done already, or was never asked for */
+    parcel *parcel;  /* goes back then; NULL: none */
+    parcel *held;    /* whose body this is; NULL: nobody's */
+    packet packet;   /* what is on its way, of a send */
     struct transfer *next;
 } transfer;
 
-typedef struct word_link {
+typedef struct control_link {
     int fd;            /* -1: it has ended */
     bool ended, waits; /* waits: for room in the socket */
     size_t have, kept; /* bytes in `in`, in `out` */
-    char in[WEIR_MPI_WORD], out[8 * WEIR_MPI_WORD];
-} word_link;
+    char in[WEIR_MPI_CONTROL], out[8 * WEIR_MPI_CONTROL];
+} control_link;
 
 typedef struct mpi_link { /* n->link */
     MPI_Comm comm, coll;  /* our own copies of MPI_COMM_WORLD */
@@ -99,7 +99,7 @@ typedef struct mpi_link { /* n->link */
     /* words */
     int poll; /* an epoll descriptor */
     int ends; /* links that have ended */
-    word_link *word;
+    control_link *control;
     int *counts, *begins; /* of the ranks' pieces in a collective */
     /* the last sum that is not MPI's own */
     weir_sum sum; /* unit 0: none yet */
@@ -131,10 +131,10 @@ void weir_mpi_broken(weir_net *, int code, int peer);
 void weir_mpi_sweep(weir_net *);
 void weir_mpi_held(weir_net *, parcel *); /* its body is complete */
 /* the message is whole: to the one who has matched it */
-void weir_mpi_deal(weir_net *, weir_op *, parcel *);
+void weir_mpi_deal(weir_net *, weir_net_op *, parcel *);
 
 /* ---- mpi_open.c, as in weir_world ---- */
-weir_err weir_mpi_open(weir_net *, const weir_place *);
+weir_err weir_mpi_open(weir_net *, const weir_rank_info *);
 void weir_mpi_close(weir_net *, bool in_order);
 
 /* ---- mpi.c, mpi_idle.c ---- */
@@ -144,10 +144,10 @@ void weir_mpi_wait(weir_net *, double until);
 void weir_mpi_idle(weir_sched *, double until);
 double weir_mpi_now(weir_sched *);
 
-/* ---- mpi_words.c, mpi_meet.c ---- */
+/* ---- mpi_control.c, mpi_meet.c ---- */
 weir_err weir_mpi_meet(weir_net *);
-void weir_mpi_tell(weir_net *, int peer, weir_word, const void *body, size_t len);
-bool weir_mpi_words(weir_net *);                      /* reads what is there; was there any */
-void weir_mpi_words_close(weir_net *, bool in_order); /* [blocks] */
+void weir_mpi_tell(weir_net *, int peer, weir_frame_kind, const void *body, size_t len);
+bool weir_mpi_control(weir_net *);                      /* reads what is there; was there any */
+void weir_mpi_control_close(weir_net *, bool in_order); /* [blocks] */
 const char *weir_mpi_silence(weir_net *, int peer, double seconds); /* as in weir_world */
 #endif

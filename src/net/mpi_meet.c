@@ -188,7 +188,7 @@ static bool call_at(weir_net *n, const meeting *m, int peer, const struct in6_ad
         close(fd);
         return false;
     }
-    ((mpi_link *)n->link)->word[peer].fd = fd;
+    ((mpi_link *)n->link)->control[peer].fd = fd;
     return true;
 }
 
@@ -246,9 +246,9 @@ static weir_err be_called(weir_net *n, const meeting *m, int calls)
             continue;
         be_patient(fd, REACH);
         from = hear(fd, m, n->rank);
-        if (from > n->rank && from < n->size && l->word[from].fd < 0 &&
+        if (from > n->rank && from < n->size && l->control[from].fd < 0 &&
             greet(fd, m, n->rank, from)) {
-            l->word[from].fd = fd;
+            l->control[from].fd = fd;
             calls--;
         } else {
             weir_log(WEIR_LOG_WARN, "net",
@@ -297,8 +297,8 @@ static weir_err watch(weir_net *n)
         struct epoll_event e = {.events = EPOLLIN, .data.u32 = (uint32_t)p};
         if (p == n->rank)
             continue;
-        setsockopt(l->word[p].fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
-        if (epoll_ctl(l->poll, EPOLL_CTL_ADD, l->word[p].fd, &e))
+        setsockopt(l->control[p].fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+        if (epoll_ctl(l->poll, EPOLL_CTL_ADD, l->control[p].fd, &e))
             return weir_fail(WEIR_FAILED, "a connection cannot be watched: %s", strerror(errno));
     }
     return WEIR_OK;
@@ -325,12 +325,12 @@ weir_err weir_mpi_meet(weir_net *n)
     meeting m = {.listener = -1, .all = calloc((size_t)n->size, sizeof(card))};
     weir_err err;
 
-    l->word = calloc((size_t)n->size, sizeof *l->word);
+    l->control = calloc((size_t)n->size, sizeof *l->control);
     n->machine = calloc((size_t)n->size, sizeof *n->machine);
-    for (int p = 0; l->word && p < n->size; p++)
-        l->word[p].fd = -1;
-    err = m.all && l->word && n->machine ? meet(n, &m)
-                                         : weir_fail_nomem((size_t)n->size * sizeof *l->word);
+    for (int p = 0; l->control && p < n->size; p++)
+        l->control[p].fd = -1;
+    err = m.all && l->control && n->machine ? meet(n, &m)
+                                            : weir_fail_nomem((size_t)n->size * sizeof *l->control);
     if (m.listener >= 0)
         close(m.listener);
     free(m.all);

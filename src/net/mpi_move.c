@@ -24,7 +24,7 @@ void weir_mpi_broken(weir_net *n, int code, int peer)
     MPI_Error_string(code, text, &len);
     snprintf(what, sizeof what, "cannot be reached: MPI says %.160s", text);
     if (peer >= 0 && peer != n->rank && n->life) {
-        weir_life_give_up(n, peer, WEIR_LOST, what);
+        weir_liveness_give_up(n, peer, WEIR_LOST, what);
         return;
     }
     weir_log(WEIR_LOG_WARN, "net", "rank %d: MPI says %s", n->rank, text);
@@ -172,9 +172,9 @@ static void end(weir_net *n, transfer *t)
     mpi_link *l = n->link;
 
     if (t->op && t->out)
-        weir_op_sent(n, t->op);
+        weir_net_op_sent(n, t->op);
     else if (t->op)
-        weir_op_done(t->op, WEIR_OK);
+        weir_net_op_done(t->op, WEIR_OK);
     if (t->parcel)
         weir_mpi_parcel_free(l, t->parcel);
     if (t->held)
@@ -233,7 +233,7 @@ bool weir_mpi_finish(weir_net *n)
 }
 
 /* Why a receive that was under way will not end well, and who is to blame. */
-static weir_err reason(weir_net *n, weir_op *o)
+static weir_err reason(weir_net *n, weir_net_op *o)
 {
     weir_err err = weir_loss_all(n, &o->peer);
     weir_fault f;
@@ -257,20 +257,20 @@ void weir_mpi_down(weir_net *n)
     l->down = true;
     for (int i = 0; i < l->count; i++) {
         parcel *held = l->of[i]->held;
-        weir_op *o = l->of[i]->op ? l->of[i]->op : held ? held->op : NULL;
+        weir_net_op *o = l->of[i]->op ? l->of[i]->op : held ? held->op : NULL;
         if (held)
             held->op = NULL;
         l->of[i]->op = NULL;
         if (!o)
             continue;
         if (l->of[i]->out) {
-            weir_op_sent(n, o);
+            weir_net_op_sent(n, o);
             continue;
         }
         if (!o->cap)
             o->data = o->own = NULL;
-        o->kind = WEIR_OP_IDLE;
-        weir_op_done(o, reason(n, o));
+        o->kind = WEIR_NET_OP_IDLE;
+        weir_net_op_done(o, reason(n, o));
     }
     l->count = 0;
 }

@@ -39,7 +39,7 @@ static weir_err start(mpi_link *l)
     return WEIR_OK;
 }
 
-static weir_err check_place(const weir_place *place)
+static weir_err check_place(const weir_rank_info *place)
 {
     int rank, size;
 
@@ -107,7 +107,7 @@ static void look_at_cores(weir_net *n)
                  n->rank, mine, cores, local);
 }
 
-static weir_err open_link(weir_net *n, const weir_place *place)
+static weir_err open_link(weir_net *n, const weir_rank_info *place)
 {
     mpi_link *l = n->link;
 
@@ -124,7 +124,7 @@ static weir_err open_link(weir_net *n, const weir_place *place)
     return WEIR_OK;
 }
 
-weir_err weir_mpi_open(weir_net *n, const weir_place *place)
+weir_err weir_mpi_open(weir_net *n, const weir_rank_info *place)
 {
     mpi_link *l;
     weir_err err;
@@ -160,7 +160,7 @@ static bool wait_more(weir_net *n, double *limit)
         *limit = at + LAST;
     if (at > *limit)
         l->down = true;
-    weir_life_tick(n);
+    weir_liveness_tick(n);
     if (!l->down)
         weir_mpi_wait(n, at + 1e-4);
     return !l->down;
@@ -168,7 +168,7 @@ static bool wait_more(weir_net *n, double *limit)
 
 /* Nobody goes before everybody has come to the end: until then peers may still wait for us to take
  * what they sent. */
-static void settle(weir_net *n)
+static void drain(weir_net *n)
 {
     mpi_link *l = n->link;
     double limit = weir_mpi_now(n->sched) + l->stall;
@@ -211,12 +211,12 @@ void weir_mpi_close(weir_net *n, bool in_order)
     mpi_link *l = n->link;
 
     if (in_order)
-        settle(n);
+        drain(n);
     else
         weir_mpi_down(n); /* its packets' memory stays, in case MPI still writes to it */
     if (!l->down)
         free_mpi(l);
-    weir_mpi_words_close(n, in_order);
+    weir_mpi_control_close(n, in_order);
     weir_mpi_spares_free(l);
     free(l->counts);
     free(l->begins);

@@ -16,7 +16,7 @@ weir_plugs weir_nets = worlds;
 /* ---- one rank ---- */
 
 weir_err weir_net_open(weir_net *n, weir_sched *s, const weir_world *world, void *self,
-                       const weir_place *place)
+                       const weir_rank_info *place)
 {
     *n = (weir_net){.sched = s,
                     .world = world,
@@ -54,7 +54,7 @@ typedef struct first {
 static weir_err first_fibre(void *arg)
 {
     first *f = arg;
-    weir_err err = f->net->life ? weir_life_meet(f->net) : WEIR_OK;
+    weir_err err = f->net->life ? weir_liveness_meet(f->net) : WEIR_OK;
 
     if (!err)
         weir_log(WEIR_LOG_INFO, "net", "rank %d of %d has met all others over %s", f->net->rank,
@@ -62,14 +62,14 @@ static weir_err first_fibre(void *arg)
 
     if (!err)
         err = f->fn(f->net, f->arg);
-    weir_life_leave(f->net, err, weir_why_text());
+    weir_liveness_leave(f->net, err, weir_why_text());
     weir_loss_end(f->net);
     return err;
 }
 
 static weir_err run_first(first *f)
 {
-    weir_fibre_task *t;
+    weir_net_task *t;
     weir_err err;
 
     WEIR_TRY(weir_net_fibre(f->net, "comm", first_fibre, f, &t));
@@ -81,14 +81,14 @@ static weir_err run_first(first *f)
 }
 
 /* Opens the links of a rank that has peers, runs, closes. */
-static weir_err run_linked(first *f, const weir_place *place)
+static weir_err run_linked(first *f, const weir_rank_info *place)
 {
     weir_net *n = f->net;
     weir_err err;
 
     if (n->size == 1)
         return run_first(f);
-    WEIR_TRY(weir_life_open(n, place));
+    WEIR_TRY(weir_liveness_open(n, place));
     err = n->world->open(n, place);
     if (!err) {
         err = run_first(f);
@@ -96,12 +96,12 @@ static weir_err run_linked(first *f, const weir_place *place)
         n->world->close(n, !err);
         weir_sched_drain(n->sched); /* the last buffers have come back */
     }
-    weir_life_close(n);
+    weir_liveness_close(n);
     return err;
 }
 
-weir_err weir_run_one(const weir_world *world, void *self, const weir_place *place,
-                      weir_err (*fn)(weir_net *, void *), void *arg)
+weir_err weir_net_run_one(const weir_world *world, void *self, const weir_rank_info *place,
+                          weir_err (*fn)(weir_net *, void *), void *arg)
 {
     weir_sched sched;
     weir_net net;
@@ -156,7 +156,7 @@ static weir_err find_world(const char *spec, const weir_world **world)
 static const char *resolve(const char *spec) { return !strcmp(spec, "auto") ? "zmq" : spec; }
 
 /* What a spec stands for at this place. */
-static weir_err resolve_at(const weir_place *place, const char **spec)
+static weir_err resolve_at(const weir_rank_info *place, const char **spec)
 {
     if (strcmp(*spec, "auto") || !place->mpi || place->size == 1)
         return *spec = resolve(*spec), WEIR_OK;
@@ -166,8 +166,8 @@ static weir_err resolve_at(const weir_place *place, const char **spec)
     return *spec = "mpi", WEIR_OK;
 }
 
-weir_err weir_net_run(const char *spec, const weir_place *place, weir_err (*fn)(weir_net *, void *),
-                      void *arg)
+weir_err weir_net_run(const char *spec, const weir_rank_info *place,
+                      weir_err (*fn)(weir_net *, void *), void *arg)
 {
     const weir_world *world;
     weir_arena *arena;
@@ -180,7 +180,7 @@ weir_err weir_net_run(const char *spec, const weir_place *place, weir_err (*fn)(
         return weir_fail_nomem(0);
     err = weir_plug_make(&world->plug, "net", spec, arena, &self);
     if (!err)
-        err = (world->run ? world->run : weir_run_one)(world, self, place, fn, arg);
+        err = (world->run ? world->run : weir_net_run_one)(world, self, place, fn, arg);
     weir_arena_free(arena);
     return err;
 }

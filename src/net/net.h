@@ -34,12 +34,12 @@ typedef enum {
     /* letters of one worker to all others; turn: the sender's step, part: the lane */
     WEIR_CHANNEL_PEERS
 } weir_channel;
-static inline uint64_t weir_tag(weir_channel channel, uint32_t turn, uint32_t part)
+static inline uint64_t weir_tag(weir_channel channel, uint32_t sequence, uint32_t part)
 {
-    return (uint64_t)channel << 56 | (uint64_t)turn << 24 | (part & 0xffffffu);
+    return (uint64_t)channel << 56 | (uint64_t)sequence << 24 | (part & 0xffffffu);
 }
-#define WEIR_EXACT UINT64_MAX                     /* mask: the whole tag must match */
-#define WEIR_WHOLE_CHANNEL ((uint64_t)0xff << 56) /* mask: any message of the channel */
+#define WEIR_TAG_EXACT UINT64_MAX               /* mask: the whole tag must match */
+#define WEIR_TAG_CHANNEL ((uint64_t)0xff << 56) /* mask: any message of the channel */
 
 /* ---- operations ---- */
 /* Something to be done on the comm thread, handed over by another. */
@@ -50,7 +50,7 @@ typedef struct weir_wake {
 
 /* One transfer. The caller's memory; from start until done it belongs to net: it must not move, nor
  * lie in a frame that returns. */
-typedef struct weir_op {
+typedef struct weir_net_op {
     bool done;
     weir_err err;       /* when done: WEIR_OK, or why not: LOST, SILENT, STALE, BIG */
     int peer;           /* when done: who sent it; after LOST or SILENT: who was lost first */
@@ -60,45 +60,45 @@ typedef struct weir_op {
      * weir_net_release */
     void *data;
     /* from here on: net's */
-    struct weir_op *next;
-    struct weir_fibre_task *waiter;
+    struct weir_net_op *next;
+    struct weir_net_task *waiter;
     void *own;
     double at; /* receives: since when somebody waits for it */
     int kind, generation;
     weir_wake wake;
-} weir_op;
+} weir_net_op;
 
 /* Starts a send; never blocks. The bytes are lent, unchanged, until done; one buffer may be lent to
  * many sends. Done means "yours again", neither received nor matched; but it MAY come only once the
  * peer has matched it (mpi, sim): never wait for a send before posting the receive that your peer
  * needs to get on. data NULL, len > 0: a size without content (dry). To self: allowed. */
-void weir_net_send(weir_net *, int peer, uint64_t tag, const void *data, size_t len, weir_op *);
+void weir_net_send(weir_net *, int peer, uint64_t tag, const void *data, size_t len, weir_net_op *);
 /* Starts a receive of one message of this generation with (tag & mask) equal, from peer or
  * WEIR_ANY; never blocks. Messages of one sender match in the order sent, receives in the order
  * posted, wildcard or not. cap > 0: lands in buf; a longer one is consumed and gives WEIR_BIG. buf
  * NULL, cap 0: any length, lent in op->data. Messages nobody asked for yet are held whole, up to a
  * limit beyond which their sender is given up: programs bound what they send unasked. */
 void weir_net_recv(weir_net *, int peer, uint64_t tag, uint64_t mask, void *buf, size_t cap,
-                   weir_op *);
+                   weir_net_op *);
 /* Gives a lent message back; harmless otherwise. */
-void weir_net_release(weir_net *, weir_op *);
+void weir_net_release(weir_net *, weir_net_op *);
 /* [blocks] until one of ops (NULLs skipped) is done: *which is its index, then see its err.
  * WEIR_LATE: none is, all stay in flight. */
-weir_err weir_net_wait(weir_net *, weir_op **ops, int n, double deadline, int *which);
+weir_err weir_net_wait(weir_net *, weir_net_op **ops, int n, double deadline, int *which);
 /* On return all are done and all memory is the caller's: receives unposted, lent messages given
  * back, sends let out; a peer that does not take what is on its way to it within a second is given
  * up. No other fibre runs meanwhile. Every error path calls it before its buffers go. */
-void weir_net_cancel(weir_net *, weir_op **ops, int n);
+void weir_net_cancel(weir_net *, weir_net_op **ops, int n);
 
 /* Writes the sentence of a done operation's error (who, where, why) and returns its code. */
-weir_err weir_net_why(weir_net *, const weir_op *);
+weir_err weir_net_why(weir_net *, const weir_net_op *);
 
 /* Written once over the verbs above; on an error they have cancelled what they started. [blocks] */
 weir_err weir_net_send_wait(weir_net *, int peer, uint64_t tag, const void *, size_t);
 weir_err weir_net_recv_wait(weir_net *, int peer, uint64_t tag, void *, size_t cap, size_t *len);
 /* Waits for all n (an array, not pointers); the first error is returned with its sentence, the rest
  * stay in flight. */
-weir_err weir_net_wait_all(weir_net *, weir_op *ops, int n, double deadline);
+weir_err weir_net_wait_all(weir_net *, weir_net_op *ops, int n, double deadline);
 
 /* ---- failure ---- */
 /* A lost peer completes every op that names it, sends included, once their bytes are free. Strict
@@ -173,10 +173,10 @@ double weir_net_cost(weir_net *, double nominal);
 void weir_net_yield(weir_net *);
 /* A fibre must have ended before the first one returns (join it); one that has not finds its
  * operations ended with WEIR_STALE. */
-typedef struct weir_fibre_task weir_fibre_task;
+typedef struct weir_net_task weir_net_task;
 weir_err weir_net_fibre(weir_net *, const char *name, weir_err (*fn)(void *), void *arg,
-                        weir_fibre_task **);
-weir_err weir_net_fibre_join(weir_net *, weir_fibre_task *); /* [blocks] gives what fn returned */
+                        weir_net_task **);
+weir_err weir_net_fibre_join(weir_net *, weir_net_task *); /* [blocks] gives what fn returned */
 /* Queues made by it join fibres and threads of this rank; tasks started by it are threads, to be
  * joined before the first fibre returns. A get or a join by a fibre [blocks] only that fibre. */
 weir_rt *weir_net_rt(weir_net *);
@@ -198,8 +198,8 @@ void weir_visitor_leave(weir_visitor *);
 void weir_visitor_free(weir_visitor *);
 
 /* ---- the world ---- */
-/* Where this rank is. Found by weir_place_find (place.h). */
-typedef struct weir_place {
+/* Where this rank is. Found by weir_rank_info_find (rank_info.h). */
+typedef struct weir_rank_info {
     int rank, size, local_rank, local_size;
     /* what told: "flags", "torchrun", "weir", "openmpi", "pmi", "slurm", "alone" */
     char source[24];
@@ -216,7 +216,7 @@ typedef struct weir_place {
     bool insecure; /* a run that listens beyond this machine may do without a key */
     double timeout, stall;
     struct weir_board *board; /* where a launcher watches what we do (launch.h); NULL: nobody */
-} weir_place;
+} weir_rank_info;
 
 /* Facts that options are judged by. */
 typedef struct weir_net_facts {
@@ -231,7 +231,7 @@ typedef struct weir_net_facts {
 /* Opens the world named by spec ("auto": the one that fits the place), runs fn as the first fibre
  * of each rank that lives in this process, says goodbye (or tells why not), closes. Gives fn's
  * error, or that of opening. */
-weir_err weir_net_run(const char *spec, const weir_place *, weir_err (*fn)(weir_net *, void *),
+weir_err weir_net_run(const char *spec, const weir_rank_info *, weir_err (*fn)(weir_net *, void *),
                       void *arg);
 /* is there such a world, and what can it do */
 weir_err weir_net_check(const char *spec, weir_net_facts *);
@@ -274,11 +274,11 @@ void weir_net_count_shared(weir_net *, uint64_t sent, uint64_t received);
  * on all members. */
 typedef struct weir_group {
     weir_net *net;
-    int *member;   /* ranks of the net */
-    int size, me;  /* me: this rank's place among the members */
-    int leader;    /* the place of the one who writes and speaks for all of them (mesh.h) */
-    unsigned id;   /* which group: ids differ between groups that share a member (mesh.h) */
-    uint32_t turn; /* collectives so far */
+    int *member;       /* ranks of the net */
+    int size, me;      /* me: this rank's place among the members */
+    int leader;        /* the place of the one who writes and speaks for all of them (mesh.h) */
+    unsigned id;       /* which group: ids differ between groups that share a member (mesh.h) */
+    uint32_t sequence; /* collectives so far */
     /* where the last of them are recorded (coll/flight.h); NULL: nowhere */
     struct weir_flight *flight;
 } weir_group;
@@ -292,6 +292,6 @@ weir_err weir_group_make(weir_net *, unsigned id, const int *members, int count,
  * first touched. Every member calls it with the same size and turn (of WEIR_CHANNEL_COLL). It has
  * no name, and is gone when the last member has unmapped it or has ended, however. WEIR_MISFIT on
  * all members, with one sentence, where one of them may not see it. [blocks] */
-weir_err weir_net_share(weir_group *, uint32_t turn, size_t bytes, void **);
+weir_err weir_net_share(weir_group *, uint32_t sequence, size_t bytes, void **);
 void weir_net_unshare(void *, size_t bytes);
 #endif

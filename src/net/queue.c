@@ -21,7 +21,7 @@ typedef struct thread {
     weir_err (*fn)(void *);
     void *arg;
     bool ended; /* comm thread's */
-    weir_fibre_task *joiner;
+    weir_net_task *joiner;
     atomic_int holders;
 } thread;
 
@@ -97,8 +97,8 @@ typedef struct queue {
     weir_queue queue; /* first */
     weir_net *net;
     pthread_mutex_t lock;
-    pthread_cond_t filled;   /* a thread waits here */
-    weir_fibre_task *waiter; /* or a fibre here */
+    pthread_cond_t filled; /* a thread waits here */
+    weir_net_task *waiter; /* or a fibre here */
     bool shut;
     int room, count, first;
     void *item[];

@@ -67,7 +67,7 @@ void weir_sched_woken(weir_sched *s, bool rung)
 
 static void woken_from_afar(weir_wake *w)
 {
-    weir_fibre_task *t = (weir_fibre_task *)w;
+    weir_net_task *t = (weir_net_task *)w;
 
     atomic_store(&t->waking, false);
     weir_sched_ready(t);
@@ -75,7 +75,7 @@ static void woken_from_afar(weir_wake *w)
 
 bool weir_sched_here(const weir_sched *s) { return pthread_equal(s->thread, pthread_self()); }
 
-void weir_sched_wake(weir_fibre_task *t)
+void weir_sched_wake(weir_net_task *t)
 {
     if (weir_sched_here(t->net->sched))
         weir_sched_ready(t);
@@ -86,7 +86,7 @@ void weir_sched_wake(weir_fibre_task *t)
 
 /* ---- who runs ---- */
 
-void weir_sched_ready(weir_fibre_task *t)
+void weir_sched_ready(weir_net_task *t)
 {
     weir_sched *s = t->net->sched;
 
@@ -98,9 +98,9 @@ void weir_sched_ready(weir_fibre_task *t)
     s->tail = &t->next_ready;
 }
 
-static weir_fibre_task *take_ready(weir_sched *s)
+static weir_net_task *take_ready(weir_sched *s)
 {
-    weir_fibre_task *t;
+    weir_net_task *t;
 
     while ((t = s->ready)) {
         if (!(s->ready = t->next_ready))
@@ -121,22 +121,22 @@ static void idle(weir_sched *s)
         s->world->idle(s, until);
         return;
     }
-    for (weir_fibre_task *t = s->all; t; t = t->next)
+    for (weir_net_task *t = s->all; t; t = t->next)
         if (t->blocked && t->deadline < until)
             until = t->deadline;
     s->world->idle(s, until);
     if (until >= WEIR_NEVER)
         return;
     now = s->world->now(s);
-    for (weir_fibre_task *t = s->all; t; t = t->next)
+    for (weir_net_task *t = s->all; t; t = t->next)
         if (t->blocked && t->deadline <= now)
             weir_sched_ready(t);
 }
 
 /* The next to run; NULL when no fibre lives. */
-static weir_fibre_task *choose(weir_sched *s)
+static weir_net_task *choose(weir_sched *s)
 {
-    weir_fibre_task *t;
+    weir_net_task *t;
 
     if (++s->turns % TURNS_BETWEEN_LOOKS == 0)
         s->world->idle(s, 0);
@@ -149,16 +149,16 @@ static weir_fibre_task *choose(weir_sched *s)
 }
 
 /* Makes `t` (NULL: the thread itself) the one that runs, and gives what to switch to. */
-static weir_fibre *stage(weir_sched *s, weir_fibre_task *t)
+static weir_fibre *stage(weir_sched *s, weir_net_task *t)
 {
     s->current = t;
     weir_why_use(t ? &t->why : NULL);
     return t ? t->fibre : s->main;
 }
 
-static void switch_away(weir_sched *s, weir_fibre_task *me)
+static void switch_away(weir_sched *s, weir_net_task *me)
 {
-    weir_fibre_task *t = choose(s);
+    weir_net_task *t = choose(s);
 
     if (t != me)
         weir_fibre_switch(me->fibre, stage(s, t));
@@ -166,7 +166,7 @@ static void switch_away(weir_sched *s, weir_fibre_task *me)
 
 void weir_sched_block(weir_net *n, double deadline)
 {
-    weir_fibre_task *me = n->sched->current;
+    weir_net_task *me = n->sched->current;
 
     if (me->visitor) {
         weir_visitor_block(me->visitor, deadline);
@@ -209,7 +209,7 @@ void weir_net_yield(weir_net *n)
 
 static void body(void *arg)
 {
-    weir_fibre_task *t = arg;
+    weir_net_task *t = arg;
     weir_sched *s = t->net->sched;
 
     t->result = t->fn(t->arg);
@@ -221,10 +221,10 @@ static void body(void *arg)
 }
 
 weir_err weir_net_fibre(weir_net *n, const char *name, weir_err (*fn)(void *), void *arg,
-                        weir_fibre_task **out)
+                        weir_net_task **out)
 {
     weir_sched *s = n->sched;
-    weir_fibre_task *t = calloc(1, sizeof *t);
+    weir_net_task *t = calloc(1, sizeof *t);
     weir_err err;
 
     if (!t)
@@ -248,9 +248,9 @@ weir_err weir_net_fibre(weir_net *n, const char *name, weir_err (*fn)(void *), v
     return WEIR_OK;
 }
 
-static void unqueue(weir_sched *s, weir_fibre_task *t)
+static void unqueue(weir_sched *s, weir_net_task *t)
 {
-    weir_fibre_task **at = &s->ready;
+    weir_net_task **at = &s->ready;
 
     while (*at != t)
         at = &(*at)->next_ready;
@@ -258,9 +258,9 @@ static void unqueue(weir_sched *s, weir_fibre_task *t)
         s->tail = at;
 }
 
-static void free_task(weir_sched *s, weir_fibre_task *t)
+static void free_task(weir_sched *s, weir_net_task *t)
 {
-    weir_fibre_task **at = &s->all;
+    weir_net_task **at = &s->all;
 
     while (atomic_load(&t->waking)) /* a wake nobody needs any more is still on its way */
         weir_sched_drain(s);
@@ -275,7 +275,7 @@ static void free_task(weir_sched *s, weir_fibre_task *t)
     free(t);
 }
 
-weir_err weir_net_fibre_join(weir_net *n, weir_fibre_task *t)
+weir_err weir_net_fibre_join(weir_net *n, weir_net_task *t)
 {
     weir_err result;
 
@@ -307,7 +307,7 @@ weir_err weir_sched_open(weir_sched *s, const weir_world *world)
 void weir_sched_run(weir_sched *s)
 {
     weir_why *before = weir_why_use(NULL);
-    weir_fibre_task *t = choose(s);
+    weir_net_task *t = choose(s);
 
     if (t)
         weir_fibre_switch(s->main, stage(s, t)); /* the last fibre comes back here */

@@ -173,7 +173,7 @@ static weir_err count_nodes(weir_sim *s)
 
 static weir_err open_nodes(weir_sim *s, const weir_world *world, void *self)
 {
-    weir_place place = *s->place;
+    weir_rank_info place = *s->place;
 
     s->node = calloc((size_t)s->nodes, sizeof *s->node);
     s->machine = calloc((size_t)s->nodes, sizeof *s->machine);
@@ -211,7 +211,7 @@ static void close_all(weir_sim *s)
             weir_net_close(&s->node[r].net);
     if (s->node) {
         weir_sim_parcels_close(s);
-        weir_sim_words_close(s);
+        weir_sim_control_close(s);
     }
     weir_sim_wire_close(s);
     free(s->order);
@@ -236,7 +236,7 @@ static weir_err result(weir_sim *s)
     return s->first_bad < 0 ? WEIR_OK : weir_fail(s->node[s->first_bad].err, "%s", s->why);
 }
 
-static weir_err run(const weir_world *world, void *self, const weir_place *place,
+static weir_err run(const weir_world *world, void *self, const weir_rank_info *place,
                     weir_err (*fn)(weir_net *, void *), void *arg)
 {
     weir_sim *s = calloc(1, sizeof *s);

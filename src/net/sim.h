@@ -36,7 +36,7 @@ typedef enum {
     WEIR_SIM_DELIVER, /* rank: a message, put off while the rank was paused */
     WEIR_SIM_ACK,     /* rank: the bytes of a message it sent are free */
     WEIR_SIM_TIMER,   /* rank: a task's deadline */
-    WEIR_SIM_WORD,    /* rank: a peer says why it leaves, or gives us up */
+    WEIR_SIM_CONTROL, /* rank: a peer says why it leaves, or gives us up */
     WEIR_SIM_LEFT,    /* rank has left in order, its messages before it */
     WEIR_SIM_NEWS,    /* rank, after a pause, learns what all know */
     WEIR_SIM_FAILED,  /* rank has left with an error, which all hear of */
@@ -72,10 +72,10 @@ typedef struct weir_sim_packet {
 /* A message. Freed when nobody holds it. */
 enum { WEIR_SIM_FLYING = 1, WEIR_SIM_HERE = 2, WEIR_SIM_ACKING = 4 };
 typedef struct weir_sim_parcel {
-    weir_msg msg; /* first */
-    weir_op *op;  /* the sender's, while its bytes are lent */
-    bool taken;   /* by the receiver: the lent bytes are not needed any more */
-    bool closed;  /* the sender has given its receiver up: it is not delivered */
+    weir_msg msg;    /* first */
+    weir_net_op *op; /* the sender's, while its bytes are lent */
+    bool taken;      /* by the receiver: the lent bytes are not needed any more */
+    bool closed;     /* the sender has given its receiver up: it is not delivered */
     int to, holds;
     void *bytes;       /* a copy of our own; NULL: lent, or a size without content */
     size_t sent, come; /* of its bytes, by the sender's port, to the receiver's */
@@ -112,7 +112,7 @@ typedef struct weir_sim_node {
     weir_sim_port port[WEIR_SIM_PORTS];
     weir_sim_parcel *out; /* sent, and flying or lent */
     int flying;
-    weir_fibre_task *task; /* its first fibre */
+    weir_net_task *task; /* its first fibre */
     bool dead, ended, left;
     weir_err err;                   /* it ended with */
     weir_fault *last_word;          /* why it left, for the others */
@@ -136,7 +136,7 @@ typedef struct weir_sim_count {
 
 typedef struct weir_sim {
     const weir_sim_options *o;
-    const weir_place *place;
+    const weir_rank_info *place;
     weir_sched sched;
     weir_err (*fn)(weir_net *, void *);
     void *arg;
@@ -183,8 +183,8 @@ void weir_sim_push(weir_sim *, double at, weir_sim_kind, int rank, void *thing);
 bool weir_sim_pop(weir_sim *, weir_sim_event *);
 /* The rank does not see it before its pause ends: true if so. */
 bool weir_sim_put_off(weir_sim *, const weir_sim_event *);
-void weir_sim_arm(weir_fibre_task *, double deadline);
-void weir_sim_disarm(weir_fibre_task *);
+void weir_sim_arm(weir_net_task *, double deadline);
+void weir_sim_disarm(weir_net_task *);
 void weir_sim_on_timer(weir_sim *, const weir_sim_event *);
 
 /* ---- sim_wire.c ---- */
@@ -198,11 +198,11 @@ double weir_sim_unit(weir_sim *);           /* the wire's next random number in 
 double weir_sim_latency(const weir_sim *, int from, int to);
 
 /* ---- sim_msg.c ---- */
-void weir_sim_send(weir_net *, weir_op *);
-void weir_sim_fetch(weir_net *, weir_op *, weir_msg *);
+void weir_sim_send(weir_net *, weir_net_op *);
+void weir_sim_fetch(weir_net *, weir_net_op *, weir_msg *);
 void weir_sim_drop(weir_net *, weir_msg *);
 void weir_sim_cut_peer(weir_net *, int peer);
-void weir_sim_let(weir_net *, weir_op *);
+void weir_sim_let(weir_net *, weir_net_op *);
 void weir_sim_deliver(weir_sim *, weir_sim_parcel *, bool put_off); /* all of it has come */
 void weir_sim_on_ack(weir_sim *, weir_sim_parcel *);
 void weir_sim_no_ack(weir_sim *, weir_sim_parcel *); /* its sender has stopped for ever */
@@ -216,11 +216,11 @@ void weir_sim_all_came(weir_sim *, weir_sim_node *); /* nothing of it is flying 
 void weir_sim_kill(weir_sim *, weir_sim_node *);
 /* WORD, LEFT, NEWS, FAILED, DEAD, SILENCE */
 void weir_sim_on_life(weir_sim *, const weir_sim_event *);
-void weir_sim_tell(weir_net *, int peer, weir_word, const void *body, size_t len);
+void weir_sim_tell(weir_net *, int peer, weir_frame_kind, const void *body, size_t len);
 bool weir_sim_left(weir_net *, int peer);
 void weir_sim_know(weir_net *, int peer, weir_fault *);
 void weir_sim_look(weir_sim *); /* for ranks that are waited for too long */
-void weir_sim_words_close(weir_sim *);
+void weir_sim_control_close(weir_sim *);
 
 /* ---- sim_fault.c ---- */
 weir_err weir_sim_orders_read(weir_sim *);

@@ -79,7 +79,7 @@ double weir_sim_stood(weir_net *n)
 typedef struct task {
     weir_task task; /* first */
     weir_net *net;
-    weir_fibre_task *fibre;
+    weir_net_task *fibre;
 } task;
 
 static weir_err start(weir_rt *rt, const char *name, weir_err (*fn)(void *), void *arg,

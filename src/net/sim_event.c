@@ -82,7 +82,7 @@ bool weir_sim_put_off(weir_sim *s, const weir_sim_event *e)
 /* One timer serves all deadlines behind it: when it fires, the task's own deadline of that moment
  * is armed anew. So a task that waits again and again with a time-out has two of them at most in
  * the heap, unless its deadlines come ever nearer. */
-void weir_sim_arm(weir_fibre_task *t, double deadline)
+void weir_sim_arm(weir_net_task *t, double deadline)
 {
     weir_sim *s = t->net->sched->state;
 
@@ -96,7 +96,7 @@ void weir_sim_arm(weir_fibre_task *t, double deadline)
     weir_sim_push(s, deadline, WEIR_SIM_TIMER, t->net->rank, t);
 }
 
-void weir_sim_disarm(weir_fibre_task *t)
+void weir_sim_disarm(weir_net_task *t)
 {
     weir_sim *s = t->net->sched->state;
 
@@ -106,7 +106,7 @@ void weir_sim_disarm(weir_fibre_task *t)
     t->timers = 0;
 }
 
-static void fired(weir_fibre_task *t, double at)
+static void fired(weir_net_task *t, double at)
 {
     if (at == t->armed[0]) {
         t->armed[0] = t->armed[1];
@@ -118,7 +118,7 @@ static void fired(weir_fibre_task *t, double at)
 
 void weir_sim_on_timer(weir_sim *s, const weir_sim_event *e)
 {
-    weir_fibre_task *t = e->thing;
+    weir_net_task *t = e->thing;
 
     if (!t)
         return;

@@ -8,10 +8,10 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-typedef struct word {
+typedef struct notice {
     int from;
     weir_fault fault;
-} word;
+} notice;
 
 static bool gone(const weir_sim_node *a) { return a->dead || a->ended; }
 
@@ -29,36 +29,36 @@ void weir_sim_know(weir_net *n, int peer, weir_fault *f)
 
 /* ---- words ---- */
 
-static void send_word(weir_sim *s, int from, int to, double at, const weir_fault *f)
+static void send_control(weir_sim *s, int from, int to, double at, const weir_fault *f)
 {
-    word *w = malloc(sizeof *w);
+    notice *w = malloc(sizeof *w);
 
     if (!w) {
         s->nomem = true;
         return;
     }
-    *w = (word){from, *f};
-    weir_sim_push(s, at, WEIR_SIM_WORD, to, w);
+    *w = (notice){from, *f};
+    weir_sim_push(s, at, WEIR_SIM_CONTROL, to, w);
 }
 
-void weir_sim_tell(weir_net *n, int peer, weir_word kind, const void *body, size_t len)
+void weir_sim_tell(weir_net *n, int peer, weir_frame_kind kind, const void *body, size_t len)
 {
     weir_sim *s = weir_sim_of(n);
     weir_fault f;
     double since;
 
-    if (kind != WEIR_WORD_FAIL || gone(&s->node[peer]) || weir_sim_node_of(n)->dead ||
+    if (kind != WEIR_FRAME_FAIL || gone(&s->node[peer]) || weir_sim_node_of(n)->dead ||
         weir_sim_cut_until(s, n->rank, peer, &since) > 0)
         return;
     if (weir_cause_read(body, len, n->size, &f))
-        send_word(s, n->rank, peer, s->now + weir_sim_latency(s, n->rank, peer), &f);
+        send_control(s, n->rank, peer, s->now + weir_sim_latency(s, n->rank, peer), &f);
 }
 
 /* `b` hears that `from` is gone, now, or as soon as it can hear anything. */
 static void hear(weir_sim *s, weir_sim_node *b, int from, const weir_fault *f)
 {
     if (weir_sim_paused(s, b))
-        send_word(s, from, b->net.rank, s->now, f);
+        send_control(s, from, b->net.rank, s->now, f);
     else
         weir_loss_add(&b->net, from, f);
 }
@@ -75,14 +75,14 @@ static void all_hear(weir_sim *s, int from, const weir_fault *f)
         if (heals <= 0)
             hear(s, &s->node[r], from, f);
         else if (heals < WEIR_NEVER)
-            send_word(s, from, r, heals, f);
+            send_control(s, from, r, heals, f);
     }
 }
 
-void weir_sim_words_close(weir_sim *s)
+void weir_sim_control_close(weir_sim *s)
 {
     for (size_t i = 0; i < s->events; i++)
-        if (s->heap[i].kind == WEIR_SIM_WORD)
+        if (s->heap[i].kind == WEIR_SIM_CONTROL)
             free(s->heap[i].thing);
     for (int r = 0; r < s->nodes; r++)
         free(s->node[r].last_word);
@@ -119,7 +119,7 @@ static void leave_with(weir_sim *s, weir_sim_node *a, weir_err err, const char *
     }
     weir_net_fault(&a->net, f);
     if (!f->code) { /* nobody else is to blame */
-        weir_life_fault(&a->net, a->net.rank, WEIR_LOST, f);
+        weir_liveness_fault(&a->net, a->net.rank, WEIR_LOST, f);
         f->cause = (weir_err)weir_err_exit(err);
         snprintf(f->what, sizeof f->what, "%s", sentence);
     }
@@ -173,7 +173,7 @@ void weir_sim_kill(weir_sim *s, weir_sim_node *a)
     a->paused_until = 0;
     weir_sim_unsend(s, a->net.rank);
     weir_net_abort(&a->net, WEIR_FAILED);
-    for (weir_fibre_task *t = s->sched.all; t; t = t->next)
+    for (weir_net_task *t = s->sched.all; t; t = t->next)
         if (t->net == &a->net)
             weir_sched_ready(t);
     weir_sim_push(s, s->now + s->o->detect, WEIR_SIM_DEAD, a->net.rank, NULL);
@@ -225,22 +225,22 @@ static void on_silence(weir_sim *s, weir_sim_node *b, weir_sim_node *a)
     f.silent = s->now - since;
     snprintf(f.what, sizeof f.what, "was silent for %.1f s", f.silent);
     weir_cause_make(&f, &body);
-    weir_sim_tell(&b->net, a->net.rank, WEIR_WORD_FAIL, &body, sizeof body); /* it may wake up */
+    weir_sim_tell(&b->net, a->net.rank, WEIR_FRAME_FAIL, &body, sizeof body); /* it may wake up */
     weir_loss_add(&b->net, a->net.rank, &f);
 }
 
 void weir_sim_on_life(weir_sim *s, const weir_sim_event *e)
 {
     weir_sim_node *a = &s->node[e->rank];
-    word *w = e->thing;
+    notice *w = e->thing;
 
-    if ((e->kind == WEIR_SIM_WORD || e->kind == WEIR_SIM_NEWS || e->kind == WEIR_SIM_SILENCE) &&
+    if ((e->kind == WEIR_SIM_CONTROL || e->kind == WEIR_SIM_NEWS || e->kind == WEIR_SIM_SILENCE) &&
         weir_sim_put_off(s, e)) {
-        if (e->kind == WEIR_SIM_WORD && a->paused_until >= WEIR_NEVER)
+        if (e->kind == WEIR_SIM_CONTROL && a->paused_until >= WEIR_NEVER)
             free(w);
         return;
     }
-    if (e->kind == WEIR_SIM_WORD) {
+    if (e->kind == WEIR_SIM_CONTROL) {
         if (!gone(a))
             weir_loss_add(&a->net, w->from, &w->fault);
         free(w);
@@ -261,7 +261,7 @@ void weir_sim_on_life(weir_sim *s, const weir_sim_event *e)
 
 static int most_stalled(const weir_sim *s, const weir_sim_node *b, double *since)
 {
-    for (const weir_op *o = b->net.posted; o; o = o->next) {
+    for (const weir_net_op *o = b->net.posted; o; o = o->next) {
         if (!o->waiter || o->peer < 0 || o->peer == b->net.rank)
             continue;
         *since = o->at > s->node[o->peer].moved ? o->at : s->node[o->peer].moved;
@@ -288,6 +288,6 @@ void weir_sim_look(weir_sim *s)
         for (int p; !gone(&s->node[r]) && !weir_sim_paused(s, &s->node[r]) &&
                     (p = most_stalled(s, &s->node[r], &since)) >= 0;) {
             snprintf(what, sizeof what, "was waited for %.1f s, alive but busy", s->now - since);
-            weir_life_give_up(&s->node[r].net, p, WEIR_SILENT, what);
+            weir_liveness_give_up(&s->node[r].net, p, WEIR_SILENT, what);
         }
 }

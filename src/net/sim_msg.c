@@ -31,7 +31,7 @@ static void link_out(weir_sim_node *a, weir_sim_parcel *m)
 }
 
 /* Frees it, or takes it off its sender's list, as soon as that may be. */
-static void settle(weir_sim *s, weir_sim_parcel *m)
+static void complete(weir_sim *s, weir_sim_parcel *m)
 {
     weir_sim_node *a = &s->node[m->msg.from];
 
@@ -68,7 +68,7 @@ static bool keep_copy(weir_sim *s, weir_sim_parcel *m, const void *from)
 
 void weir_sim_lent_back(weir_sim *s, weir_sim_parcel *m)
 {
-    weir_op *o = m->op;
+    weir_net_op *o = m->op;
     weir_sim_node *a = &s->node[m->msg.from];
 
     if (!o)
@@ -78,13 +78,13 @@ void weir_sim_lent_back(weir_sim *s, weir_sim_parcel *m)
     if (!m->bytes)
         m->msg.data = NULL;
     m->op = NULL;
-    weir_op_sent(&a->net, o);
-    settle(s, m);
+    weir_net_op_sent(&a->net, o);
+    complete(s, m);
 }
 
 /* ---- sending ---- */
 
-void weir_sim_send(weir_net *n, weir_op *o)
+void weir_sim_send(weir_net *n, weir_net_op *o)
 {
     weir_sim *s = weir_sim_of(n);
     weir_sim_node *a = weir_sim_node_of(n);
@@ -92,7 +92,7 @@ void weir_sim_send(weir_net *n, weir_op *o)
     bool eager = o->len <= (size_t)s->o->eager;
 
     if (!m) {
-        weir_op_done(o, WEIR_FAILED);
+        weir_net_op_done(o, WEIR_FAILED);
         return;
     }
     memset(m, 0, offsetof(weir_sim_parcel, only));
@@ -111,7 +111,7 @@ void weir_sim_send(weir_net *n, weir_op *o)
     if (eager && o->data && o->len)
         n->count.copied += keep_copy(s, m, o->data) ? o->len : 0;
     if (eager)
-        weir_op_done(o, WEIR_OK);
+        weir_net_op_done(o, WEIR_OK);
     weir_sim_wire_send(s, m);
 }
 
@@ -131,9 +131,9 @@ void weir_sim_deliver(weir_sim *s, weir_sim_parcel *m, bool put_off)
     /* nobody takes it: a lent one comes back when the loss is noticed */
     if (b->dead || m->closed) {
         m->holds &= ~WEIR_SIM_HERE;
-        settle(s, m);
+        complete(s, m);
     } else {
-        settle(s, m);
+        complete(s, m);
         weir_match_arrive(&b->net, &m->msg);
     }
     if (!a->flying)
@@ -159,13 +159,13 @@ void weir_sim_on_ack(weir_sim *s, weir_sim_parcel *m)
     if (m->op)
         weir_sim_lent_back(s, m);
     else
-        settle(s, m);
+        complete(s, m);
 }
 
 void weir_sim_no_ack(weir_sim *s, weir_sim_parcel *m)
 {
     m->holds &= ~WEIR_SIM_ACKING;
-    settle(s, m);
+    complete(s, m);
 }
 
 void weir_sim_drop(weir_net *n, weir_msg *msg)
@@ -175,10 +175,10 @@ void weir_sim_drop(weir_net *n, weir_msg *msg)
 
     take(s, m);
     m->holds &= ~WEIR_SIM_HERE;
-    settle(s, m);
+    complete(s, m);
 }
 
-static void land(weir_net *n, weir_op *o, weir_sim_parcel *m)
+static void land(weir_net *n, weir_net_op *o, weir_sim_parcel *m)
 {
     if (m->msg.data)
         memcpy(o->data, m->msg.data, m->msg.len);
@@ -186,10 +186,10 @@ static void land(weir_net *n, weir_op *o, weir_sim_parcel *m)
         memset(o->data, 0, m->msg.len);
     n->count.copied += n->dry ? 0 : m->msg.len;
     weir_sim_drop(n, &m->msg);
-    weir_op_done(o, WEIR_OK);
+    weir_net_op_done(o, WEIR_OK);
 }
 
-void weir_sim_fetch(weir_net *n, weir_op *o, weir_msg *msg)
+void weir_sim_fetch(weir_net *n, weir_net_op *o, weir_msg *msg)
 {
     weir_sim *s = weir_sim_of(n);
     weir_sim_parcel *m = (weir_sim_parcel *)msg;
@@ -203,7 +203,7 @@ void weir_sim_fetch(weir_net *n, weir_op *o, weir_msg *msg)
     take(s, m);
     o->data = m->msg.data;
     o->own = m;
-    weir_op_done(o, WEIR_OK);
+    weir_net_op_done(o, WEIR_OK);
 }
 
 /* ---- taking back ---- */
@@ -221,7 +221,7 @@ void weir_sim_cut_peer(weir_net *n, int peer)
     }
 }
 
-void weir_sim_let(weir_net *n, weir_op *o)
+void weir_sim_let(weir_net *n, weir_net_op *o)
 {
     weir_sim *s = weir_sim_of(n);
 
@@ -249,7 +249,7 @@ void weir_sim_parcels_close(weir_sim *s)
             m = s->heap[i].thing;
             m->holds &= ~WEIR_SIM_ACKING;
             m->op = NULL;
-            settle(s, m);
+            complete(s, m);
         }
     for (int r = 0; r < s->nodes; r++)
         for (m = s->node[r].out; m; m = next) {

@@ -36,9 +36,9 @@ static void say_tag(page *p, uint64_t tag)
 }
 
 /* The first of the operations it waits for. */
-static void say_task(page *p, weir_sim_node *a, const weir_fibre_task *t)
+static void say_task(page *p, weir_sim_node *a, const weir_net_task *t)
 {
-    for (const weir_op *o = a->net.posted; o; o = o->next)
+    for (const weir_net_op *o = a->net.posted; o; o = o->next)
         if (o->waiter == t) {
             if (o->peer == WEIR_ANY)
                 say(p, "waits for a message of any rank");
@@ -64,7 +64,7 @@ static void say_rank(page *p, weir_sim *s, weir_sim_node *a)
     if (doing)
         say(p, " in phase %s of step %llu", weir_phase_name((weir_phase)(doing & 0xff)),
             (unsigned long long)(doing >> 8));
-    for (weir_fibre_task *t = s->sched.all; t; t = t->next)
+    for (weir_net_task *t = s->sched.all; t; t = t->next)
         if (t->net == &a->net && !t->finished) {
             say(p, ": %s ", t->name);
             say_task(p, a, t);
@@ -123,7 +123,7 @@ void weir_sim_on_stuck(weir_sim *s)
             if (!s->node[r].ended)
                 weir_loss_end(&s->node[r].net);
     } else {
-        for (weir_fibre_task *t = s->sched.all; t; t = t->next)
+        for (weir_net_task *t = s->sched.all; t; t = t->next)
             t->finished = true;
         s->sched.live = 0;
     }

@@ -10,7 +10,7 @@
 
 struct weir_visitor {
     weir_net *net;
-    weir_fibre_task *stand_in; /* NULL: a real world */
+    weir_net_task *stand_in; /* NULL: a real world */
     pthread_mutex_t lock;
     pthread_cond_t passed;
     bool turn; /* the visitor's, not the stand-in's */

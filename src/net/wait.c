@@ -5,11 +5,11 @@ static const double LET_OUT = 1.0; /* seconds that a cancelled send may take */
 
 /* Operations that are waited for together: pointers, or a row. */
 typedef struct batch {
-    weir_op **some, *row;
+    weir_net_op **some, *row;
     int count;
 } batch;
 
-static weir_op *at(const batch *b, int i) { return b->row ? &b->row[i] : b->some[i]; }
+static weir_net_op *at(const batch *b, int i) { return b->row ? &b->row[i] : b->some[i]; }
 
 /* Sleeps until something has happened to one of them. A deadline that has passed is a look at what
  * is there. */
@@ -25,11 +25,11 @@ static weir_err park(weir_net *n, const batch *b, double until, bool *looked)
         return WEIR_OK;
     }
     for (int i = 0; i < b->count; i++) {
-        weir_op *o = at(b, i);
+        weir_net_op *o = at(b, i);
         if (!o)
             continue;
         o->waiter = n->sched->current;
-        if (o->kind == WEIR_OP_POSTED && o->at <= 0)
+        if (o->kind == WEIR_NET_OP_POSTED && o->at <= 0)
             o->at = now;
     }
     weir_sched_block(n, until);
@@ -47,7 +47,7 @@ static int first_done(const batch *b)
     return -1;
 }
 
-weir_err weir_net_wait(weir_net *n, weir_op **ops, int count, double deadline, int *which)
+weir_err weir_net_wait(weir_net *n, weir_net_op **ops, int count, double deadline, int *which)
 {
     batch b = {.some = ops, .count = count};
     double until = deadline > 0 ? deadline : WEIR_NEVER;
@@ -60,7 +60,7 @@ weir_err weir_net_wait(weir_net *n, weir_op **ops, int count, double deadline, i
     return WEIR_OK;
 }
 
-weir_err weir_net_wait_all(weir_net *n, weir_op *ops, int count, double deadline)
+weir_err weir_net_wait_all(weir_net *n, weir_net_op *ops, int count, double deadline)
 {
     batch b = {.row = ops, .count = count};
     double until = deadline > 0 ? deadline : WEIR_NEVER;
@@ -81,19 +81,19 @@ weir_err weir_net_wait_all(weir_net *n, weir_op *ops, int count, double deadline
 
 /* The bytes of a send that is under way come back when the peer's machine has taken them, or when
  * the link to it is closed. */
-static void let_out(weir_net *n, weir_op *o, double limit)
+static void let_out(weir_net *n, weir_net_op *o, double limit)
 {
     if (n->world->let)
         n->world->let(n, o);
     while (!o->done && n->world->now(n->sched) < limit)
         n->world->idle(n->sched, limit);
     if (!o->done)
-        weir_life_give_up(n, o->peer, WEIR_SILENT, "did not take a message");
+        weir_liveness_give_up(n, o->peer, WEIR_SILENT, "did not take a message");
     while (!o->done)
         n->world->idle(n->sched, n->world->now(n->sched) + 1e-2);
 }
 
-void weir_net_cancel(weir_net *n, weir_op **ops, int count)
+void weir_net_cancel(weir_net *n, weir_net_op **ops, int count)
 {
     double limit = 0;
 
@@ -103,7 +103,7 @@ void weir_net_cancel(weir_net *n, weir_op **ops, int count)
         ops[i]->waiter = NULL;
         if (ops[i]->done)
             weir_net_release(n, ops[i]);
-        else if (ops[i]->kind == WEIR_OP_POSTED)
+        else if (ops[i]->kind == WEIR_NET_OP_POSTED)
             weir_match_unpost(n, ops[i]);
     }
     for (int i = 0; i < count; i++)
@@ -118,7 +118,7 @@ void weir_net_cancel(weir_net *n, weir_op **ops, int count)
 /* ---- written once over the verbs ---- */
 
 /* Waits for one; on an error it has been cancelled. */
-static weir_err finish(weir_net *n, weir_op *o)
+static weir_err finish(weir_net *n, weir_net_op *o)
 {
     int which;
     weir_err err = weir_net_wait(n, &o, 1, 0, &which);
@@ -132,7 +132,7 @@ static weir_err finish(weir_net *n, weir_op *o)
 
 weir_err weir_net_send_wait(weir_net *n, int peer, uint64_t tag, const void *data, size_t len)
 {
-    weir_op o;
+    weir_net_op o;
 
     weir_net_send(n, peer, tag, data, len, &o);
     return finish(n, &o);
@@ -140,9 +140,9 @@ weir_err weir_net_send_wait(weir_net *n, int peer, uint64_t tag, const void *dat
 
 weir_err weir_net_recv_wait(weir_net *n, int peer, uint64_t tag, void *buf, size_t cap, size_t *len)
 {
-    weir_op o;
+    weir_net_op o;
 
-    weir_net_recv(n, peer, tag, WEIR_EXACT, buf, cap, &o);
+    weir_net_recv(n, peer, tag, WEIR_TAG_EXACT, buf, cap, &o);
     WEIR_TRY(finish(n, &o));
     weir_net_release(n, &o); /* cap 0: the message was lent, and must be empty */
     if (o.len > cap)

@@ -8,7 +8,7 @@
  *   visit.c                      threads that we did not start
  *   loss.c                       lost peers, faults, renewal
  *   life*.c                      meeting, signs of life, leaving (worlds with real peers)
- *   share.c                      memory in common, and waiting for a word in it
+ *   shared_memory.c                      memory in common, and waiting for a word in it
  *   mesh.c, group.c              who is who, and all groups
  *   launch*.c, output.c, place*.c before a net runs
  *   address.c                    where a rank is reached
@@ -39,15 +39,15 @@ typedef struct weir_msg {
 
 /* What one net says to another, besides data. */
 typedef enum {
-    WEIR_WORD_DATA = 1,
-    WEIR_WORD_HELLO,   /* body: weir_hello. First on the path that carries data */
-    WEIR_WORD_WELCOME, /* the answer, first on the path that carries the words below */
-    WEIR_WORD_LIFE,    /* nothing but a sign of life, which everything else is too */
-    WEIR_WORD_DONE,    /* no more data will come. On the data's path, behind them */
-    WEIR_WORD_BYE,     /* the end of this link is no loss */
-    WEIR_WORD_FAIL,    /* body: weir_cause. I leave, or give you up; this is the first cause */
-    WEIR_WORDS
-} weir_word;
+    WEIR_FRAME_DATA = 1,
+    WEIR_FRAME_HELLO,   /* body: weir_hello. First on the path that carries data */
+    WEIR_FRAME_WELCOME, /* the answer, first on the path that carries the words below */
+    WEIR_FRAME_LIFE,    /* nothing but a sign of life, which everything else is too */
+    WEIR_FRAME_DONE,    /* no more data will come. On the data's path, behind them */
+    WEIR_FRAME_BYE,     /* the end of this link is no loss */
+    WEIR_FRAME_FAIL,    /* body: weir_cause. I leave, or give you up; this is the first cause */
+    WEIR_FRAME_KINDS
+} weir_frame_kind;
 
 typedef struct weir_sched weir_sched;
 
@@ -56,31 +56,31 @@ typedef struct weir_world {
     weir_plug plug; /* its options must begin with weir_world_options */
     weir_net_facts facts;
     size_t stack; /* of a fibre */
-    /* A whole run; NULL: weir_run_one, a rank per process (or thread), by open and close. */
-    weir_err (*run)(const struct weir_world *, void *self, const weir_place *,
+    /* A whole run; NULL: weir_net_run_one, a rank per process (or thread), by open and close. */
+    weir_err (*run)(const struct weir_world *, void *self, const weir_rank_info *,
                     weir_err (*fn)(weir_net *, void *), void *arg);
     /* Sets n->link (and n->machine), finds its peers, for which it may wait as long as the place's
      * timeout, starts listening and connecting. On an error nothing is left. Not called for a run
      * of one rank. */
-    weir_err (*open)(weir_net *, const weir_place *);
+    weir_err (*open)(weir_net *, const weir_rank_info *);
     /* Everybody has said hello to everybody: what only newcomers need may go. NULL: nothing to
      * do. */
     void (*met)(weir_net *);
     /* Lets out what is on its way: in order all of it, else the last words; for seconds at most.
      * Every lent buffer comes back. */
     void (*close)(weir_net *, bool in_order);
-    /* Takes o->data, o->len to o->peer, not self; weir_op_done when the bytes are free, at once or
-     * later. */
-    void (*send)(weir_net *, weir_op *o);
+    /* Takes o->data, o->len to o->peer, not self; weir_net_op_done when the bytes are free, at once
+     * or later. */
+    void (*send)(weir_net *, weir_net_op *o);
     /* A word to a peer, by copy; to one that is gone: nothing happens. */
-    void (*tell)(weir_net *, int peer, weir_word, const void *body, size_t len);
+    void (*tell)(weir_net *, int peer, weir_frame_kind, const void *body, size_t len);
     /* `o` has matched `m`. o->cap: the bytes go to o->data and the message is dropped. Else o->data
-     * (8-aligned) lies in the message, and o->own = m until it is dropped. weir_op_done now or
+     * (8-aligned) lies in the message, and o->own = m until it is dropped. weir_net_op_done now or
      * later. */
-    void (*fetch)(weir_net *, weir_op *o, weir_msg *m);
+    void (*fetch)(weir_net *, weir_net_op *o, weir_msg *m);
     void (*drop)(weir_net *, weir_msg *);
-    /* The peer is lost: the bytes of sends to it come back soon (weir_op_done); words may still be
-     * told. Called once. */
+    /* The peer is lost: the bytes of sends to it come back soon (weir_net_op_done); words may still
+     * be told. Called once. */
     void (*cut)(weir_net *, int peer);
     /* Runs wakes, delivers what has arrived, gives signs of life; if none of these happened, sleeps
      * until one does, or `until`. */
@@ -93,11 +93,11 @@ typedef struct weir_world {
     void (*chosen)(const void *self, weir_net_facts *); /* adds the facts that depend on options */
     /* Virtual time: idle shall return at the task's deadline. NULL: the scheduler watches the
      * deadlines itself. */
-    void (*arm)(weir_fibre_task *, double deadline);
-    void (*disarm)(weir_fibre_task *); /* the task goes: forget its deadlines */
+    void (*arm)(weir_net_task *, double deadline);
+    void (*disarm)(weir_net_task *); /* the task goes: forget its deadlines */
     /* Cancelled: gives the bytes of a send (NULL: of all this rank's sends) back at once; what was
      * under way goes on as a copy. */
-    void (*let)(weir_net *, weir_op *);
+    void (*let)(weir_net *, weir_net_op *);
     /* it has left in order, and all it sent has come */
     bool (*left)(weir_net *, int peer);
     /* a world that knows all says where a rank is and what it does */
@@ -128,14 +128,14 @@ struct weir_sched {
     void *state; /* the world's */
     pthread_t thread;
     weir_fibre *main;
-    weir_fibre_task *current, *ready, **tail, *all;
+    weir_net_task *current, *ready, **tail, *all;
     int live;
     unsigned turns;
     _Atomic(weir_wake *) remote; /* a stack: pushed by anyone, taken whole by the comm thread */
     atomic_int asleep;
     int bell; /* an eventfd, rung for a sleeper */
 };
-struct weir_fibre_task {
+struct weir_net_task {
     weir_wake wake; /* first */
     atomic_bool waking;
     weir_net *net;
@@ -148,7 +148,7 @@ struct weir_fibre_task {
     /* the world's: timers of this task, the nearest and one left over; and how many it has out */
     double armed[2];
     int timers;
-    weir_fibre_task *next_ready, *next, *joiner;
+    weir_net_task *next_ready, *next, *joiner;
     weir_visitor *visitor; /* whom it stands in for, and who runs now; NULL: nobody */
     char name[16];
     weir_why why;
@@ -156,8 +156,8 @@ struct weir_fibre_task {
 weir_err weir_sched_open(weir_sched *, const weir_world *);
 void weir_sched_run(weir_sched *); /* until no fibre lives */
 void weir_sched_close(weir_sched *);
-void weir_sched_ready(weir_fibre_task *); /* comm thread only; waking for nothing does no harm */
-void weir_sched_wake(weir_fibre_task *);  /* [any thread] */
+void weir_sched_ready(weir_net_task *); /* comm thread only; waking for nothing does no harm */
+void weir_sched_wake(weir_net_task *);  /* [any thread] */
 void weir_sched_remote(weir_sched *, weir_wake *); /* [any thread] fn will run on the comm thread */
 bool weir_sched_drain(weir_sched *);               /* runs what was handed over; was there any */
 /* about to sleep: false if there is something to run first. Then the bell rings */
@@ -193,7 +193,7 @@ struct weir_net {
     atomic_int aborted;
     atomic_bool over; /* strict, and somebody is lost: see weir_net_over */
     weir_wake abort_wake;
-    weir_op *posted, **posted_tail;
+    weir_net_op *posted, **posted_tail;
     /* messages nobody asked for yet, by source */
     struct {
         weir_msg *first, **last;
@@ -205,13 +205,13 @@ struct weir_net {
     weir_loss *losses, **losses_tail, *first; /* first: what ends this generation */
     /* the world's: by rank, the lowest rank on the same machine; NULL: all are on one */
     int *machine;
-    struct weir_life *life; /* NULL: alone, or in a world that knows all */
-    _Atomic uint64_t doing; /* step << 8 | phase */
-    atomic_bool stopping;   /* a peer was heard to be in WEIR_PHASE_STOP */
+    struct weir_liveness *life; /* NULL: alone, or in a world that knows all */
+    _Atomic uint64_t doing;     /* step << 8 | phase */
+    atomic_bool stopping;       /* a peer was heard to be in WEIR_PHASE_STOP */
     weir_board *board;
     weir_net_count count;
-    /* share.c's: waits to come that had better be asleep; cores (0: not counted yet) and ranks of
-     * this machine */
+    /* shared_memory.c's: waits to come that had better be asleep; cores (0: not counted yet) and
+     * ranks of this machine */
     int wary, cores, here;
     struct weir_net_rt {
         weir_rt rt;
@@ -219,23 +219,28 @@ struct weir_net {
     } rt;
 };
 weir_err weir_net_open(weir_net *, weir_sched *, const weir_world *, void *self,
-                       const weir_place *);
+                       const weir_rank_info *);
 void weir_net_close(weir_net *);
-weir_err weir_run_one(const weir_world *, void *self, const weir_place *,
-                      weir_err (*fn)(weir_net *, void *), void *arg);
+weir_err weir_net_run_one(const weir_world *, void *self, const weir_rank_info *,
+                          weir_err (*fn)(weir_net *, void *), void *arg);
 void weir_net_rt_fill(weir_net *);
 
 /* ---- match.c ---- */
-enum { WEIR_OP_IDLE, WEIR_OP_SENDING, WEIR_OP_POSTED, WEIR_OP_LENT }; /* weir_op.kind */
-void weir_match_arrive(weir_net *, weir_msg *);                       /* takes the message over */
-void weir_match_unpost(weir_net *, weir_op *); /* a posted receive is taken back */
-void weir_op_done(weir_op *, weir_err);
+enum {
+    WEIR_NET_OP_IDLE,
+    WEIR_NET_OP_SENDING,
+    WEIR_NET_OP_POSTED,
+    WEIR_NET_OP_LENT
+};                                                 /* weir_net_op.kind */
+void weir_match_arrive(weir_net *, weir_msg *);    /* takes the message over */
+void weir_match_unpost(weir_net *, weir_net_op *); /* a posted receive is taken back */
+void weir_net_op_done(weir_net_op *, weir_err);
 /* a send's bytes are free: done, well or not as its peer is */
-void weir_op_sent(weir_net *, weir_op *);
+void weir_net_op_sent(weir_net *, weir_net_op *);
 void weir_match_drop(weir_net *, int before); /* held messages of generations before that one */
 /* Ends posted receives with what `judge` says of each (it may name another peer); WEIR_OK leaves
  * one as it is. */
-void weir_match_judge(weir_net *, weir_err (*judge)(weir_net *, weir_op *, int *who));
+void weir_match_judge(weir_net *, weir_err (*judge)(weir_net *, weir_net_op *, int *who));
 
 /* ---- loss.c ---- */
 /* a peer is gone; again: nothing happens */
@@ -250,22 +255,23 @@ void weir_loss_end(weir_net *);  /* the first fibre has returned */
 void weir_loss_look(weir_net *); /* something is known now that ends posted receives */
 void weir_loss_text(const weir_fault *, char *text, size_t room);
 
-/* ---- life.c ---- */
-weir_err weir_life_open(weir_net *, const weir_place *);
-void weir_life_close(weir_net *);
-weir_err weir_life_meet(weir_net *); /* [blocks] until everybody is there */
+/* ---- liveness.c ---- */
+weir_err weir_liveness_open(weir_net *, const weir_rank_info *);
+void weir_liveness_close(weir_net *);
+weir_err weir_liveness_meet(weir_net *); /* [blocks] until everybody is there */
 /* [blocks] says goodbye, or the first cause */
-void weir_life_leave(weir_net *, weir_err why, const char *sentence);
+void weir_liveness_leave(weir_net *, weir_err why, const char *sentence);
 /* The world reports: a word from a peer and what it was doing (DATA: only that it came), and a link
  * that has ended. */
-void weir_life_word(weir_net *, int from, weir_word, uint64_t doing, const void *body, size_t len);
-void weir_life_gone(weir_net *, int peer);
+void weir_liveness_heard(weir_net *, int from, weir_frame_kind, uint64_t doing, const void *body,
+                         size_t len);
+void weir_liveness_gone(weir_net *, int peer);
 /* signs of life, and who gives none; called by idle after each delivery. Next at... */
-double weir_life_tick(weir_net *);
+double weir_liveness_tick(weir_net *);
 /* what is known of it now; `what` is left empty */
-void weir_life_fault(weir_net *, int peer, weir_err, weir_fault *);
-void weir_life_give_up(weir_net *, int peer, weir_err, const char *what);
-void weir_life_wake(weir_net *);
+void weir_liveness_fault(weir_net *, int peer, weir_err, weir_fault *);
+void weir_liveness_give_up(weir_net *, int peer, weir_err, const char *what);
+void weir_liveness_wake(weir_net *);
 /* who it is, known before it has said hello */
-void weir_life_name(weir_net *, int peer, const char *host, int pid);
+void weir_liveness_name(weir_net *, int peer, const char *host, int pid);
 #endif

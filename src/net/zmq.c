@@ -31,9 +31,9 @@ static const double LOOK = 1e-2;
 
 static void on_free(weir_wake *w)
 {
-    weir_op *o = (weir_op *)((char *)w - offsetof(weir_op, wake));
+    weir_net_op *o = (weir_net_op *)((char *)w - offsetof(weir_net_op, wake));
 
-    weir_op_sent(o->own, o);
+    weir_net_op_sent(o->own, o);
 }
 
 /* ZeroMQ is done with lent bytes: sent, or thrown away with the link. On any thread. Its own locks
@@ -41,7 +41,7 @@ static void on_free(weir_wake *w)
  * see into it. */
 static void lent_back(void *data, void *hint)
 {
-    weir_op *o = hint;
+    weir_net_op *o = hint;
     weir_net *n = __atomic_load_n(&o->own, __ATOMIC_ACQUIRE);
 
     (void)data;
@@ -53,14 +53,15 @@ static int put_bytes(void *socket, const void *bytes, size_t len, int flags)
     return zmq_send(socket, bytes, len, flags | ZMQ_DONTWAIT);
 }
 
-static void send_body(weir_net *n, weir_op *o, void *socket)
+static void send_body(weir_net *n, weir_net_op *o, void *socket)
 {
     zmq_msg_t body;
 
     if (o->len <= COPY_MAX || !o->data) {
         if (zmq_msg_init_size(&body, o->len)) {
-            weir_op_done(o, WEIR_FAILED);
-            weir_life_gone(n, o->peer); /* half a message is out: this link is of no use any more */
+            weir_net_op_done(o, WEIR_FAILED);
+            weir_liveness_gone(
+                n, o->peer); /* half a message is out: this link is of no use any more */
             return;
         }
         if (o->data)
@@ -68,7 +69,7 @@ static void send_body(weir_net *n, weir_op *o, void *socket)
         else
             memset(zmq_msg_data(&body), 0, o->len);
         n->count.copied += o->len;
-        weir_op_done(o, WEIR_OK);
+        weir_net_op_done(o, WEIR_OK);
     } else {
         o->wake.fn = on_free;
         __atomic_store_n(&o->own, n, __ATOMIC_RELEASE);
@@ -76,38 +77,38 @@ static void send_body(weir_net *n, weir_op *o, void *socket)
     }
     if (zmq_msg_send(&body, socket, ZMQ_DONTWAIT) < 0) {
         zmq_msg_close(&body); /* gives lent bytes back */
-        weir_life_gone(n, o->peer);
+        weir_liveness_gone(n, o->peer);
     }
 }
 
-static void send_data(weir_net *n, weir_op *o)
+static void send_data(weir_net *n, weir_net_op *o)
 {
     sockets *z = n->link;
     void *socket = z->peer[o->peer].dealer;
     weir_frame head;
 
-    weir_frame_make(&head, WEIR_WORD_DATA, n, o->tag, o->len);
+    weir_frame_make(&head, WEIR_FRAME_DATA, n, o->tag, o->len);
     if (!socket || put_bytes(socket, &head, sizeof head, o->len ? ZMQ_SNDMORE : 0) < 0) {
-        weir_op_done(o, WEIR_LOST);
-        weir_life_gone(n, o->peer);
+        weir_net_op_done(o, WEIR_LOST);
+        weir_liveness_gone(n, o->peer);
         return;
     }
     z->peer[o->peer].written = true;
     if (o->len)
         send_body(n, o, socket);
     else
-        weir_op_done(o, WEIR_OK);
+        weir_net_op_done(o, WEIR_OK);
 }
 
-static void tell(weir_net *n, int peer, weir_word word, const void *body, size_t len)
+static void tell(weir_net *n, int peer, weir_frame_kind kind, const void *body, size_t len)
 {
     sockets *z = n->link;
-    bool by_dealer = word == WEIR_WORD_HELLO || word == WEIR_WORD_DONE;
+    bool by_dealer = kind == WEIR_FRAME_HELLO || kind == WEIR_FRAME_DONE;
     void *socket = by_dealer ? z->peer[peer].dealer : z->router;
     unsigned char name[WEIR_ZMQ_NAME];
     weir_frame head;
 
-    weir_frame_make(&head, word, n, 0, len);
+    weir_frame_make(&head, kind, n, 0, len);
     weir_zmq_name(z, peer, name);
     if (!socket || (!by_dealer && put_bytes(socket, name, sizeof name, ZMQ_SNDMORE) < 0))
         return; /* it is gone */
@@ -137,7 +138,7 @@ static bool progress(weir_net *n)
         any = true;
     for (int p = 0; z && p < n->size; p++) {
         if (z->peer[p].written)
-            any |= weir_zmq_take_words(n, p);
+            any |= weir_zmq_take_control(n, p);
         if (z->peer[p].unseen)
             weir_zmq_look(n, p);
     }
@@ -174,7 +175,7 @@ static void look_at_all(weir_net *n, double until)
         weir_crowd_look(z);
     for (int p = 0; p < n->size; p++) {
         if (z->poll[WEIR_ZMQ_PEERS + 2 * p].revents)
-            weir_zmq_take_words(n, p);
+            weir_zmq_take_control(n, p);
         if (z->poll[WEIR_ZMQ_PEERS + 2 * p + 1].revents)
             weir_zmq_look(n, p);
     }
@@ -187,7 +188,7 @@ static void idle(weir_sched *s, double until)
     sockets *z = n->link;
     struct pollfd bell = {.fd = s->bell, .events = POLLIN};
     bool busy = progress(n) || until <= 0;
-    double next = weir_life_tick(n);
+    double next = weir_liveness_tick(n);
 
     busy = busy || s->ready;
     if (z && (!busy || now(s) - z->looked > LOOK))

@@ -24,7 +24,7 @@ typedef struct caller {
 typedef struct weir_door {
     void *socket, *monitor;
     caller *in; /* by rank */
-    weir_seat *seat;
+    weir_meet_entry *entry;
     bool begun; /* the table is out */
     int size, warned;
     char program[WEIR_ZMQ_PROGRAM], job[64], at[128];
@@ -59,7 +59,7 @@ static bool post_seen(const weir_door *d, const caller *c)
 
 static void refuse(weir_door *d, const caller *c, weir_err code, const char *why)
 {
-    weir_refusal no = {.code = (int32_t)code};
+    weir_meet_refusal no = {.code = (int32_t)code};
 
     snprintf(no.why, sizeof no.why, "%s", why);
     weir_meet_seal(&no, WEIR_MEET_NO, sizeof no);
@@ -69,9 +69,9 @@ static void refuse(weir_door *d, const caller *c, weir_err code, const char *why
 }
 
 /* Why one that comes has no place in this run; "": it has. */
-static void judge(const weir_door *d, const weir_join *j, char *why, size_t room)
+static void judge(const weir_door *d, const weir_meet_join *j, char *why, size_t room)
 {
-    const weir_seat *s = &j->seat;
+    const weir_meet_entry *s = &j->entry;
     bool loopback;
 
     why[0] = 0;
@@ -86,8 +86,8 @@ static void judge(const weir_door *d, const weir_join *j, char *why, size_t room
         snprintf(why, room, "rank %d (host %s, pid %d) is of another run, %s: the one at %s is %s",
                  j->rank, s->host, s->pid, j->job[0] ? j->job : "without a name", d->at,
                  d->job[0] ? d->job : "without a name");
-    else if (weir_address_good(s->at, &loopback) && loopback && s->machine != d->seat[0].machine &&
-             strncmp(d->seat[0].at, "tcp://127.", 10))
+    else if (weir_address_good(s->at, &loopback) && loopback && s->machine != d->entry[0].machine &&
+             strncmp(d->entry[0].at, "tcp://127.", 10))
         snprintf(why, room,
                  "rank %d (host %s, pid %d) listens at its loopback address %s, which no other "
                  "machine reaches",
@@ -100,9 +100,9 @@ static bool same(const caller *a, const caller *b)
 }
 
 /* True: it has its seat. */
-static bool on_join(weir_door *d, const caller *c, const weir_join *j)
+static bool on_join(weir_door *d, const caller *c, const weir_meet_join *j)
 {
-    const weir_seat *old = &d->seat[(uint32_t)j->rank < (uint32_t)d->size ? j->rank : 0];
+    const weir_meet_entry *old = &d->entry[(uint32_t)j->rank < (uint32_t)d->size ? j->rank : 0];
     char why[400];
 
     judge(d, j, why, sizeof why);
@@ -110,17 +110,17 @@ static bool on_join(weir_door *d, const caller *c, const weir_join *j)
         snprintf(why, sizeof why,
                  "rank %d (host %s, pid %d) comes too late: the run at %s has begun, with host %s, "
                  "pid %d as rank %d",
-                 j->rank, j->seat.host, j->seat.pid, d->at, old->host, old->pid, j->rank);
+                 j->rank, j->entry.host, j->entry.pid, d->at, old->host, old->pid, j->rank);
     else if (!why[0] && (j->rank == 0 || (d->in[j->rank].len && !same(c, &d->in[j->rank]) &&
                                           post_seen(d, &d->in[j->rank]))))
         snprintf(why, sizeof why,
                  "two processes say they are rank %d: host %s, pid %d and host %s, pid %d", j->rank,
-                 old->host, old->pid, j->seat.host, j->seat.pid);
+                 old->host, old->pid, j->entry.host, j->entry.pid);
     if (why[0]) {
         refuse(d, c, WEIR_MISFIT, why);
     } else if (!d->begun && post_seen(d, c)) {
         d->in[j->rank] = *c;
-        d->seat[j->rank] = j->seat;
+        d->entry[j->rank] = j->entry;
     }
     return !why[0];
 }
@@ -201,12 +201,12 @@ static bool read_arrival(void *socket, arrival *a)
 static bool take(weir_door *d)
 {
     arrival a;
-    weir_join j;
+    weir_meet_join j;
 
     if (!read_arrival(d->socket, &a))
         return false;
     watch(d);
-    if (a.whole && weir_join_read(zmq_msg_data(&a.body), zmq_msg_size(&a.body), &j)) {
+    if (a.whole && weir_meet_join_read(zmq_msg_data(&a.body), zmq_msg_size(&a.body), &j)) {
         if (on_join(d, &a.from, &j))
             weir_crowd_leave(&d->crowd, a.fd);
     } else if (d->warned++ < WARNINGS) {
@@ -264,7 +264,7 @@ static weir_err missing(weir_door *d, double waited)
              count > 1 ? "s" : "", who, d->size, count > 1 ? "have" : "has", waited, d->at);
     for (int r = 1; r < d->size; r++)
         if (d->in[r].len) {
-            weir_refusal no = {.code = WEIR_SILENT};
+            weir_meet_refusal no = {.code = WEIR_SILENT};
             snprintf(no.why, sizeof no.why, "%s", why);
             weir_meet_seal(&no, WEIR_MEET_NO, sizeof no);
             post(d, &d->in[r], &no, sizeof no);
@@ -297,13 +297,13 @@ static weir_err send_table(weir_net *n)
 {
     sockets *z = n->link;
     weir_door *d = z->door;
-    size_t len = sizeof(weir_table) + (size_t)n->size * sizeof(weir_seat);
-    weir_table *t = calloc(1, len);
+    size_t len = sizeof(weir_meet_table) + (size_t)n->size * sizeof(weir_meet_entry);
+    weir_meet_table *t = calloc(1, len);
 
     if (!t)
         return weir_fail_nomem(len);
-    *t = (weir_table){.run = z->run, .size = (uint32_t)n->size};
-    memcpy(t->seat, d->seat, (size_t)n->size * sizeof *t->seat);
+    *t = (weir_meet_table){.run = z->run, .size = (uint32_t)n->size};
+    memcpy(t->entry, d->entry, (size_t)n->size * sizeof *t->entry);
     weir_meet_seal(t, WEIR_MEET_TABLE, len);
     for (int r = 1; r < n->size; r++)
         post(d, &d->in[r], t, len); /* one that has died since is missed by all in a moment */
@@ -315,20 +315,20 @@ static weir_err send_table(weir_net *n)
 /* ---- from beginning to end ---- */
 
 /* Somebody listens there already: if it is a rank 0, it says who it is. */
-static weir_err taken(weir_net *n, const weir_place *place, const weir_key *key, const char *at,
-                      weir_seat *seat)
+static weir_err taken(weir_net *n, const weir_rank_info *place, const weir_key *key, const char *at,
+                      weir_meet_entry *entry)
 {
-    weir_place brief = *place;
+    weir_rank_info brief = *place;
 
     brief.timeout = 2;
-    if (weir_zmq_join(n, &brief, key, at, seat) == WEIR_MISFIT)
+    if (weir_zmq_join(n, &brief, key, at, entry) == WEIR_MISFIT)
         return weir_fail_in(WEIR_MISFIT, "the rendezvous %s is taken", place->rendezvous);
     return weir_fail(WEIR_FAILED, "the rendezvous %s is taken, by another program or another run",
                      place->rendezvous);
 }
 
-static weir_err listen_at(weir_net *n, const weir_place *place, const weir_key *key, const char *at,
-                          weir_seat *seat)
+static weir_err listen_at(weir_net *n, const weir_rank_info *place, const weir_key *key,
+                          const char *at, weir_meet_entry *entry)
 {
     sockets *z = n->link;
     weir_door *d = z->door;
@@ -345,12 +345,12 @@ static weir_err listen_at(weir_net *n, const weir_place *place, const weir_key *
     WEIR_TRY(weir_zmq_monitor(z, d->socket, "inproc://door", events, &d->monitor));
     if (!zmq_bind(d->socket, at))
         return WEIR_OK;
-    return zmq_errno() == EADDRINUSE ? taken(n, place, key, at, seat)
+    return zmq_errno() == EADDRINUSE ? taken(n, place, key, at, entry)
                                      : weir_zmq_fail("listening at", at);
 }
 
-weir_err weir_zmq_door_open(weir_net *n, const weir_place *place, const weir_key *key,
-                            const char *at, weir_seat *seat)
+weir_err weir_zmq_door_open(weir_net *n, const weir_rank_info *place, const weir_key *key,
+                            const char *at, weir_meet_entry *entry)
 {
     sockets *z = n->link;
     weir_door *d = z->door = calloc(1, sizeof *d);
@@ -358,21 +358,21 @@ weir_err weir_zmq_door_open(weir_net *n, const weir_place *place, const weir_key
     if (d)
         d->crowd.hand = d->crowd.nothing = -1;
     if (!d || !(d->in = calloc((size_t)n->size, sizeof *d->in)) ||
-        !(d->seat = calloc((size_t)n->size, sizeof *d->seat)))
-        return weir_fail_nomem((size_t)n->size * sizeof *d->seat);
+        !(d->entry = calloc((size_t)n->size, sizeof *d->entry)))
+        return weir_fail_nomem((size_t)n->size * sizeof *d->entry);
     if (getrandom(&z->run, sizeof z->run, 0) != sizeof z->run)
         return weir_fail(WEIR_FAILED, "no random numbers: %s", strerror(errno));
     z->run |= 1; /* never 0 */
     d->size = n->size;
-    d->seat[0] = seat[0];
+    d->entry[0] = entry[0];
     weir_zmq_program(d->program);
     memcpy(d->job, place->job, sizeof d->job);
     memcpy(d->at, place->rendezvous, sizeof d->at);
     WEIR_TRY(weir_crowd_open(&d->crowd, n->size - 1, d->at));
-    WEIR_TRY(listen_at(n, place, key, at, seat));
+    WEIR_TRY(listen_at(n, place, key, at, entry));
     WEIR_TRY(gather(n));
     WEIR_TRY(send_table(n));
-    memcpy(seat, d->seat, (size_t)n->size * sizeof *seat);
+    memcpy(entry, d->entry, (size_t)n->size * sizeof *entry);
     z->poll[WEIR_ZMQ_DOOR].fd = weir_zmq_fd(d->socket);
     z->poll[WEIR_ZMQ_DOOR_EVENTS].fd = weir_zmq_fd(d->monitor);
     weir_zmq_door_look(n); /* what has come by now, the descriptors will not tell */
@@ -382,20 +382,20 @@ weir_err weir_zmq_door_open(weir_net *n, const weir_place *place, const weir_key
 void weir_zmq_door_shut(sockets *z)
 {
     weir_door *d = z->door;
-    int words_ms = 300; /* the last refusals */
+    int control_ms = 300; /* the last refusals */
 
     if (!d)
         return;
     if (d->socket) {
         zmq_socket_monitor(d->socket, NULL, 0);
-        zmq_setsockopt(d->socket, ZMQ_LINGER, &words_ms, sizeof words_ms);
+        zmq_setsockopt(d->socket, ZMQ_LINGER, &control_ms, sizeof control_ms);
         zmq_close(d->socket);
     }
     if (d->monitor)
         zmq_close(d->monitor);
     weir_crowd_close(&d->crowd);
     free(d->in);
-    free(d->seat);
+    free(d->entry);
     free(d);
     z->door = NULL;
 }

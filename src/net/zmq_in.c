@@ -58,7 +58,7 @@ void weir_zmq_drop(weir_net *n, weir_msg *m)
     z->spare = p;
 }
 
-void weir_zmq_fetch(weir_net *n, weir_op *o, weir_msg *m)
+void weir_zmq_fetch(weir_net *n, weir_net_op *o, weir_msg *m)
 {
     parcel *p = (parcel *)m;
     zmq_msg_t copy;
@@ -68,7 +68,7 @@ void weir_zmq_fetch(weir_net *n, weir_op *o, weir_msg *m)
             memcpy(o->data, m->data, m->len);
         n->count.copied += m->len;
         weir_zmq_drop(n, m);
-        weir_op_done(o, WEIR_OK);
+        weir_net_op_done(o, WEIR_OK);
         return;
     }
     if ((uintptr_t)m->data & 7 && !zmq_msg_init_size(&copy, m->len)) {
@@ -80,7 +80,7 @@ void weir_zmq_fetch(weir_net *n, weir_op *o, weir_msg *m)
     }
     o->data = m->data;
     o->own = m;
-    weir_op_done(o, WEIR_OK);
+    weir_net_op_done(o, WEIR_OK);
 }
 
 /* Reads one part; false if there is none. *more: others follow. */
@@ -111,8 +111,8 @@ static void deliver(weir_net *n, parcel *p, const weir_frame *head)
     int from = (int)head->from;
     void *body = zmq_msg_data(&p->body);
 
-    weir_life_word(n, from, (weir_word)head->kind, head->doing, body, head->len);
-    if (head->kind != WEIR_WORD_DATA) {
+    weir_liveness_heard(n, from, (weir_frame_kind)head->kind, head->doing, body, head->len);
+    if (head->kind != WEIR_FRAME_DATA) {
         weir_zmq_drop(n, &p->msg);
         return;
     }
@@ -158,7 +158,7 @@ bool weir_zmq_take(weir_net *n, void *socket, int from)
     return warn_foreign(n), weir_zmq_drop(n, &p->msg), true;
 }
 
-bool weir_zmq_take_words(weir_net *n, int peer)
+bool weir_zmq_take_control(weir_net *n, int peer)
 {
     sockets *z = n->link;
     bool any = false;
@@ -194,8 +194,8 @@ void weir_zmq_look(weir_net *n, int peer)
     if (!ended)
         return;
     for (int p = 0; p < n->size; p++)
-        weir_zmq_take_words(n, p);
-    weir_life_gone(n, peer);
+        weir_zmq_take_control(n, p);
+    weir_liveness_gone(n, peer);
 }
 
 /* The kernel of a stopped process still answers for it, to data and to keep-alive probes alike;

@@ -14,10 +14,10 @@ enum { SHUT_OUT = 3, KNOCK = 300 };
 
 typedef struct visit {
     void *socket, *monitor;
-    const weir_place *place;
+    const weir_rank_info *place;
     const weir_key *key;
     const char *at;
-    weir_join me;
+    weir_meet_join me;
     bool connected, seen; /* a link is there; rank 0 has answered */
     int shut_out;
 } visit;
@@ -95,15 +95,15 @@ static weir_err watch(visit *v)
 
 static weir_err refused(const void *bytes, size_t n)
 {
-    weir_refusal no;
+    weir_meet_refusal no;
 
-    if (!weir_refusal_read(bytes, n, &no))
+    if (!weir_meet_refusal_read(bytes, n, &no))
         return WEIR_OK;
     return weir_fail((weir_err)no.code, "%s", no.why);
 }
 
 /* What rank 0 says; *whole: it was the table. */
-static weir_err listen_to(sockets *z, visit *v, int size, weir_seat *seat, bool *whole)
+static weir_err listen_to(sockets *z, visit *v, int size, weir_meet_entry *entry, bool *whole)
 {
     weir_err err = WEIR_OK;
     zmq_msg_t m;
@@ -117,7 +117,7 @@ static weir_err listen_to(sockets *z, visit *v, int size, weir_seat *seat, bool 
         if (kind == WEIR_MEET_NO)
             err = refused(bytes, n);
         else if (kind == WEIR_MEET_TABLE)
-            *whole = weir_table_read(bytes, n, size, &z->run, seat);
+            *whole = weir_meet_table_read(bytes, n, size, &z->run, entry);
     }
     zmq_msg_close(&m);
     return err;
@@ -145,19 +145,19 @@ static weir_err too_late(const visit *v, double waited)
 }
 
 /* One look at all that has come. The last word of a link that has ended is heard before its end. */
-static weir_err look(sockets *z, visit *v, int size, weir_seat *seat, bool *whole)
+static weir_err look(sockets *z, visit *v, int size, weir_meet_entry *entry, bool *whole)
 {
     weir_err err;
 
-    WEIR_TRY(listen_to(z, v, size, seat, whole));
+    WEIR_TRY(listen_to(z, v, size, entry, whole));
     err = *whole ? WEIR_OK : watch(v);
     if (err != WEIR_LOST)
         return err;
-    WEIR_TRY(listen_to(z, v, size, seat, whole));
+    WEIR_TRY(listen_to(z, v, size, entry, whole));
     return *whole ? WEIR_OK : err;
 }
 
-static weir_err wait_for_table(weir_net *n, visit *v, weir_seat *seat)
+static weir_err wait_for_table(weir_net *n, visit *v, weir_meet_entry *entry)
 {
     sockets *z = n->link;
     double begun = n->world->now(n->sched), until = begun + v->place->timeout, now;
@@ -168,7 +168,7 @@ static weir_err wait_for_table(weir_net *n, visit *v, weir_seat *seat)
 
     for (;;) {
         weir_zmq_guard_serve(z);
-        WEIR_TRY(look(z, v, n->size, seat, &whole));
+        WEIR_TRY(look(z, v, n->size, entry, &whole));
         if (whole)
             return WEIR_OK;
         now = n->world->now(n->sched);
@@ -182,19 +182,19 @@ static weir_err wait_for_table(weir_net *n, visit *v, weir_seat *seat)
     }
 }
 
-weir_err weir_zmq_join(weir_net *n, const weir_place *place, const weir_key *key, const char *at,
-                       weir_seat *seat)
+weir_err weir_zmq_join(weir_net *n, const weir_rank_info *place, const weir_key *key,
+                       const char *at, weir_meet_entry *entry)
 {
     visit v = {.place = place, .key = key, .at = at};
     weir_err err;
 
-    v.me = (weir_join){.rank = n->rank, .size = (uint32_t)n->size, .seat = seat[n->rank]};
+    v.me = (weir_meet_join){.rank = n->rank, .size = (uint32_t)n->size, .entry = entry[n->rank]};
     weir_zmq_program(v.me.program);
     memcpy(v.me.job, place->job, sizeof v.me.job);
     weir_meet_seal(&v.me, WEIR_MEET_JOIN, sizeof v.me);
     err = open_visit(n->link, &v, at);
     if (!err)
-        err = wait_for_table(n, &v, seat);
+        err = wait_for_table(n, &v, entry);
     close_visit(&v);
     return err;
 }

@@ -175,7 +175,7 @@ static weir_err bind_file(weir_net *n)
     return WEIR_OK;
 }
 
-static weir_err open_here(weir_net *n, const weir_place *place)
+static weir_err open_here(weir_net *n, const weir_rank_info *place)
 {
     sockets *z = n->link;
     char at[192];
@@ -193,8 +193,8 @@ static weir_err open_here(weir_net *n, const weir_place *place)
 /* ---- on many ---- */
 
 /* May this rank listen where others can reach it. */
-static weir_err check_open(const weir_net *n, const weir_place *place, const weir_address *there,
-                           const weir_key *key)
+static weir_err check_open(const weir_net *n, const weir_rank_info *place,
+                           const weir_address *there, const weir_key *key)
 {
     if (there->loopback && place->local_size < place->size && strcmp(place->source, "flags"))
         return weir_fail(WEIR_MISFIT,
@@ -240,7 +240,7 @@ static weir_err bind_tcp(sockets *z, const weir_address *here, const weir_key *k
 }
 
 /* By the table: who shares a machine with whom, and links to all. */
-static weir_err connect_all(weir_net *n, const weir_seat *seat, const weir_key *key)
+static weir_err connect_all(weir_net *n, const weir_meet_entry *entry, const weir_key *key)
 {
     sockets *z = n->link;
     bool ipc = ((weir_zmq_self *)n->self)->ipc, mates = false;
@@ -249,10 +249,10 @@ static weir_err connect_all(weir_net *n, const weir_seat *seat, const weir_key *
     if (!(n->machine = calloc((size_t)n->size, sizeof *n->machine)))
         return weir_fail_nomem((size_t)n->size * sizeof *n->machine);
     for (int p = 0; p < n->size; p++) {
-        while (seat[n->machine[p]].machine != seat[p].machine)
+        while (entry[n->machine[p]].machine != entry[p].machine)
             n->machine[p]++;
-        mates |= ipc && p != n->rank && seat[p].machine == seat[n->rank].machine;
-        weir_life_name(n, p, seat[p].host, seat[p].pid);
+        mates |= ipc && p != n->rank && entry[p].machine == entry[n->rank].machine;
+        weir_liveness_name(n, p, entry[p].host, entry[p].pid);
     }
     snprintf(z->dir, sizeof z->dir, "/tmp/weir-%016llx", (unsigned long long)z->run);
     if (mates) {
@@ -262,14 +262,14 @@ static weir_err connect_all(weir_net *n, const weir_seat *seat, const weir_key *
     for (int p = 0; p < n->size; p++) {
         file_of(z, p, at);
         if (p != n->rank)
-            WEIR_TRY(connect_peer(n, p,
-                                  ipc && seat[p].machine == seat[n->rank].machine ? at : seat[p].at,
-                                  key));
+            WEIR_TRY(connect_peer(
+                n, p, ipc && entry[p].machine == entry[n->rank].machine ? at : entry[p].at, key));
     }
     return WEIR_OK;
 }
 
-static weir_err meet(weir_net *n, const weir_place *place, const weir_key *key, weir_seat *seat)
+static weir_err meet(weir_net *n, const weir_rank_info *place, const weir_key *key,
+                     weir_meet_entry *entry)
 {
     sockets *z = n->link;
     weir_address there, here;
@@ -282,27 +282,27 @@ static weir_err meet(weir_net *n, const weir_place *place, const weir_key *key, 
         WEIR_TRY(weir_address_here(&there, &here));
     if (key)
         WEIR_TRY(weir_zmq_guard_open(z, key));
-    seat[n->rank] = (weir_seat){.machine = weir_machine_id(), .pid = (int32_t)getpid()};
-    snprintf(seat[n->rank].host, sizeof seat[n->rank].host, "%s", place->host);
-    WEIR_TRY(bind_tcp(z, &here, key, seat[n->rank].at));
-    memcpy(z->at, seat[n->rank].at, sizeof z->at);
+    entry[n->rank] = (weir_meet_entry){.machine = weir_net_machine_id(), .pid = (int32_t)getpid()};
+    snprintf(entry[n->rank].host, sizeof entry[n->rank].host, "%s", place->host);
+    WEIR_TRY(bind_tcp(z, &here, key, entry[n->rank].at));
+    memcpy(z->at, entry[n->rank].at, sizeof z->at);
     weir_address_text(&there, at);
-    WEIR_TRY((n->rank ? weir_zmq_join : weir_zmq_door_open)(n, place, key, at, seat));
-    return connect_all(n, seat, key);
+    WEIR_TRY((n->rank ? weir_zmq_join : weir_zmq_door_open)(n, place, key, at, entry));
+    return connect_all(n, entry, key);
 }
 
-static weir_err open_far(weir_net *n, const weir_place *place)
+static weir_err open_far(weir_net *n, const weir_rank_info *place)
 {
-    weir_seat *seat = calloc((size_t)n->size, sizeof *seat);
+    weir_meet_entry *entry = calloc((size_t)n->size, sizeof *entry);
     weir_key key;
-    weir_err err = seat ? WEIR_OK : weir_fail_nomem((size_t)n->size * sizeof *seat);
+    weir_err err = entry ? WEIR_OK : weir_fail_nomem((size_t)n->size * sizeof *entry);
 
     if (!err && place->key)
         err = weir_key_read(place->key, &key);
     if (!err)
-        err = meet(n, place, place->key ? &key : NULL, seat);
+        err = meet(n, place, place->key ? &key : NULL, entry);
     weir_key_wipe(&key);
-    free(seat);
+    free(entry);
     return err;
 }
 
@@ -360,10 +360,10 @@ void weir_zmq_close(weir_net *n, bool in_order)
 {
     sockets *z = n->link;
     /* at most; what nobody waits for is soon out */
-    int data_ms = in_order ? 5000 : GIVEN_UP_MS, words_ms = in_order ? 500 : 200;
+    int data_ms = in_order ? 5000 : GIVEN_UP_MS, control_ms = in_order ? 500 : 200;
 
     if (z->bound && z->run && !in_order)
-        weir_run_dir_remove(z->dir, n->size); /* no launcher does it; the run is over for all */
+        weir_launch_dir_remove(z->dir, n->size); /* no launcher does it; the run is over for all */
     remove_file(n);
     for (int p = 0; z->peer && z->poll && p < n->size; p++)
         shut_link(n, p, data_ms);
@@ -374,7 +374,7 @@ void weir_zmq_close(weir_net *n, bool in_order)
     }
     weir_crowd_close(&z->crowd);
     if (z->router) {
-        zmq_setsockopt(z->router, ZMQ_LINGER, &words_ms, sizeof words_ms);
+        zmq_setsockopt(z->router, ZMQ_LINGER, &control_ms, sizeof control_ms);
         zmq_close(z->router);
     }
     if (z->guard)
@@ -391,7 +391,7 @@ void weir_zmq_close(weir_net *n, bool in_order)
     n->link = NULL;
 }
 
-static weir_err open_sockets(weir_net *n, const weir_place *place)
+static weir_err open_sockets(weir_net *n, const weir_rank_info *place)
 {
     sockets *z = n->link;
 
@@ -406,7 +406,7 @@ static weir_err open_sockets(weir_net *n, const weir_place *place)
     return WEIR_OK;
 }
 
-weir_err weir_zmq_open(weir_net *n, const weir_place *place)
+weir_err weir_zmq_open(weir_net *n, const weir_rank_info *place)
 {
     size_t fds = (size_t)(WEIR_ZMQ_PEERS + 2 * n->size);
     sockets *z;

@@ -80,7 +80,7 @@ enum { WEIR_ZMQ_NAME = 13 };
 void weir_zmq_name(const sockets *, int rank, unsigned char name[WEIR_ZMQ_NAME]);
 
 /* ---- zmq_link.c: as in weir_world ---- */
-weir_err weir_zmq_open(weir_net *, const weir_place *);
+weir_err weir_zmq_open(weir_net *, const weir_rank_info *);
 void weir_zmq_met(weir_net *);
 void weir_zmq_cut(weir_net *, int peer);
 void weir_zmq_close(weir_net *, bool in_order);
@@ -98,10 +98,10 @@ int weir_zmq_event(void *monitor, uint32_t *value);
 
 /* ---- zmq_in.c ---- */
 void weir_zmq_drop(weir_net *, weir_msg *);
-void weir_zmq_fetch(weir_net *, weir_op *, weir_msg *);
+void weir_zmq_fetch(weir_net *, weir_net_op *, weir_msg *);
 /* one message of the ROUTER (from -1) or a DEALER; false: there is none */
 bool weir_zmq_take(weir_net *, void *socket, int from);
-bool weir_zmq_take_words(weir_net *, int peer);
+bool weir_zmq_take_control(weir_net *, int peer);
 void weir_zmq_look(weir_net *, int peer); /* what its monitor says */
 void weir_zmq_free_spare(sockets *);
 const char *weir_zmq_silence(weir_net *, int peer, double seconds);
@@ -137,11 +137,11 @@ void weir_zmq_program(char text[WEIR_ZMQ_PROGRAM]); /* what has to be equal on a
 /* Rank 0: listens at `at`, waits until all have come, gives them the table and keeps it in `seat`,
  * of which [0] is set. The door stays until it is shut, so that those who come too late are
  * told. */
-weir_err weir_zmq_door_open(weir_net *, const weir_place *, const weir_key *, const char *at,
-                            weir_seat *seat);
+weir_err weir_zmq_door_open(weir_net *, const weir_rank_info *, const weir_key *, const char *at,
+                            weir_meet_entry *entry);
 void weir_zmq_door_look(weir_net *);
 void weir_zmq_door_shut(sockets *);
 /* The others: go to `at`, say who they are (seat[rank] is set), wait for the table. */
-weir_err weir_zmq_join(weir_net *, const weir_place *, const weir_key *, const char *at,
-                       weir_seat *seat);
+weir_err weir_zmq_join(weir_net *, const weir_rank_info *, const weir_key *, const char *at,
+                       weir_meet_entry *entry);
 #endif

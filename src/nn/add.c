@@ -30,21 +30,21 @@ static weir_err pass_on(const weir_bind *b, weir_act *in, bool lend)
         return WEIR_OK;
     if (lend && weir_bind_same(b, b->out->grad, in->grad))
         return b->out->shared = true, WEIR_OK;
-    return weir_bind_copy(b, WEIR_BACK_DATA, in->grad, b->out->grad);
+    return weir_bind_copy(b, WEIR_LAYER_BACK_DATA, in->grad, b->out->grad);
 }
 
 static weir_err bind_add(void *self, const weir_bind *b)
 {
     weir_act *in = b->in, *with = b->with, *out = b->out;
-    weir_op *op;
+    weir_dnn_op *op;
 
     (void)self;
     WEIR_TRY(choose_memory(b));
     WEIR_TRY(weir_dnn_add(b->dnn, in->layout, b->relu, &op));
-    weir_use use[] = {{WEIR_ARG_SRC, in->data, in->layout},
-                      {WEIR_ARG_OTHER, with->data, with->layout},
-                      {WEIR_ARG_DST, out->data, out->layout}};
-    WEIR_TRY(weir_bind_op(b, WEIR_FORWARD, op, use, 3));
+    weir_bind_use use[] = {{WEIR_DNN_ARG_SRC, in->data, in->layout},
+                           {WEIR_DNN_ARG_OTHER, with->data, with->layout},
+                           {WEIR_DNN_ARG_DST, out->data, out->layout}};
+    WEIR_TRY(weir_bind_op(b, WEIR_LAYER_FORWARD, op, use, 3));
     /* The line before is the first to use the gradient. Only if it uses it up, at once and without
      * changing it, can `with`, whose other readers still add to it, have the same memory. */
     WEIR_TRY(pass_on(b, with, !(in->grad && in->shared)));

@@ -8,7 +8,7 @@
  * is padded is 0. */
 #include "nn/kernels.h"
 #include "nn/layer.h"
-#include "nn/share.h"
+#include "nn/parallel.h"
 #include <math.h>
 #include <string.h>
 
@@ -75,7 +75,7 @@ static size_t room_floats(const bound *b)
 
 static void lay_out(const bound *b, const weir_mem *room, work *w)
 {
-    float *at = (float *)room->at + (size_t)weir_share_slot() * room_floats(b);
+    float *at = (float *)room->at + (size_t)weir_parallel_slot() * room_floats(b);
     const int64_t all = b->span * b->deep;
 
     *w = (work){.b = b,
@@ -117,7 +117,7 @@ static void copy_flat(const bound *b, const float *x, int64_t step, float *to)
 static void copy_turned(const bound *b, const float *flat, float *to)
 {
     for (int64_t u = 0; u < b->span; u += WEIR_UNIT)
-        weir_kernels_best()->turn(to + u * b->deep, flat + u * b->deep, b->deep);
+        weir_kernels_best()->transpose(to + u * b->deep, flat + u * b->deep, b->deep);
 }
 
 /* ---- products ---- */
@@ -215,7 +215,7 @@ static weir_err forward(void *arg)
 {
     const bound *b = arg;
 
-    weir_share(b->n * b->heads, 1, forward_heads, arg);
+    weir_parallel_for(b->n * b->heads, 1, forward_heads, arg);
     return WEIR_OK;
 }
 
@@ -296,7 +296,7 @@ static weir_err back(void *arg)
 {
     const bound *b = arg;
 
-    weir_share(b->n * b->heads, 1, back_heads, arg);
+    weir_parallel_for(b->n * b->heads, 1, back_heads, arg);
     return WEIR_OK;
 }
 
@@ -326,15 +326,15 @@ static weir_err bind_attention(void *self, const weir_bind *b)
     s->scale = (float)(1 / sqrt((double)s->head));
     WEIR_TRY(weir_bind_mem(b, (size_t)(s->n * s->heads * s->length) * sizeof(row), &s->row));
     WEIR_TRY(
-        weir_bind_mem(b, (size_t)weir_share_slots() * room_floats(s) * sizeof(float), &s->room));
-    WEIR_TRY(weir_bind_loop(b, WEIR_FORWARD, forward, s,
+        weir_bind_mem(b, (size_t)weir_parallel_slots() * room_floats(s) * sizeof(float), &s->room));
+    WEIR_TRY(weir_bind_loop(b, WEIR_LAYER_FORWARD, forward, s,
                             (weir_mem *[]){s->x, s->y, s->row, s->room, NULL}));
     if (!s->dx)
         return WEIR_OK;
     if (b->in->yields)
         weir_bind_same(b, s->x, s->dx);
     WEIR_TRY(weir_bind_mem(b, s->room->bytes, &s->back_room));
-    return weir_bind_loop(b, WEIR_BACK_DATA, back, s,
+    return weir_bind_loop(b, WEIR_LAYER_BACK_DATA, back, s,
                           (weir_mem *[]){s->x, s->dx, s->dy, s->row, s->back_room, NULL});
 }
 

@@ -5,7 +5,7 @@
  * batchnorm.h has the part that several workers do together. */
 #include "nn/batchnorm.h"
 #include "nn/norm.h"
-#include "nn/share.h"
+#include "nn/parallel.h"
 #include <math.h>
 #include <string.h>
 
@@ -59,9 +59,9 @@ static weir_err open_norm(void *self, weir_arena *arena)
 /* For one batch size. Arrays by channel have units * lanes places; those of padding stay zero. */
 typedef struct bound {
     const weir_batchnorm *norm;
-    const weir_run *run;
+    const weir_layer_run *run;
     weir_param param[TENSORS];
-    weir_lanes at;
+    weir_layout_blocks at;
     int64_t n, places; /* samples, values a channel in each */
     bool relu;
     weir_mem *x, *y, *dx, *dy;
@@ -162,7 +162,7 @@ static void run_pieces(void *arg, int64_t from, int64_t to)
 static void each_piece(bound *s, void (*loop)(const weir_norm_piece *))
 {
     s->loop = loop;
-    weir_share(s->n * s->at.units, 1, run_pieces, s);
+    weir_parallel_for(s->n * s->at.units, 1, run_pieces, s);
 }
 
 /* Adds up both rows of what the pieces have. */
@@ -314,13 +314,13 @@ static weir_err find_lanes(const weir_bind *b, bound *s)
     s->n = b->in->shape.dims == 2 && !b->exact ? 1 : b->in->shape.dim[0];
     s->places = weir_shape_count(&b->in->shape, INT64_MAX) / s->n / channels;
     if (b->in->shape.dims == 4)
-        WEIR_TRY(weir_layout_lanes(b->in->layout, &s->at));
+        WEIR_TRY(weir_layout_channels(b->in->layout, &s->at));
     else
-        s->at = (weir_lanes){.lanes = L,
-                             .units = (channels + L - 1) / L,
-                             .sample = channels,
-                             .unit = L,
-                             .step = channels};
+        s->at = (weir_layout_blocks){.lanes = L,
+                                     .units = (channels + L - 1) / L,
+                                     .sample = channels,
+                                     .unit = L,
+                                     .step = channels};
     if (s->at.lanes > L)
         return weir_fail(WEIR_FAILED, "batch norm: a layout with blocks of %lld channels",
                          (long long)s->at.lanes);
@@ -345,8 +345,8 @@ static weir_err bind_batchnorm(void *self, const weir_bind *b)
 
     if (!s)
         return weir_fail_nomem(sizeof *s);
-    training.only = WEIR_TRAINING;
-    evaluating.only = WEIR_EVALUATING;
+    training.only = WEIR_PASS_TRAINING;
+    evaluating.only = WEIR_PASS_EVALUATING;
     *s = (bound){.norm = self, .run = b->run, .relu = b->relu};
     for (int k = 0; k < TENSORS; k++)
         s->param[k] = b->param[k];
@@ -356,11 +356,11 @@ static weir_err bind_batchnorm(void *self, const weir_bind *b)
     s->y = b->out->data;
     s->dx = b->in->grad;
     s->dy = b->out->grad;
-    WEIR_TRY(weir_bind_loop(&training, WEIR_FORWARD, forward, s,
+    WEIR_TRY(weir_bind_loop(&training, WEIR_LAYER_FORWARD, forward, s,
                             (weir_mem *[]){s->x, s->y, s->part, s->kept, NULL}));
-    WEIR_TRY(weir_bind_loop(&evaluating, WEIR_FORWARD, evaluate, s,
+    WEIR_TRY(weir_bind_loop(&evaluating, WEIR_LAYER_FORWARD, evaluate, s,
                             (weir_mem *[]){s->x, s->y, s->kept, NULL}));
-    return weir_bind_loop(b, WEIR_BACK_WEIGHTS, back, s,
+    return weir_bind_loop(b, WEIR_LAYER_BACK_WEIGHTS, back, s,
                           (weir_mem *[]){s->x, s->dy, s->part, s->kept, s->dx, NULL});
 }
 

@@ -22,14 +22,16 @@ typedef struct weir_batchnorm {
 enum { SCALE, SHIFT, MEAN, VARIANCE, TENSORS };
 
 /* Sums `count` doubles over the workers; without sync nothing happens. */
-weir_err weir_batchnorm_sum(const weir_batchnorm *, const weir_run *, double *x, int64_t count);
+weir_err weir_batchnorm_sum(const weir_batchnorm *, const weir_layer_run *, double *x,
+                            int64_t count);
 /* From this worker's sums of values (in sum) and their count: the mean of all workers, in sum. */
-weir_err weir_batchnorm_mean(const weir_batchnorm *, const weir_run *);
+weir_err weir_batchnorm_mean(const weir_batchnorm *, const weir_layer_run *);
 /* From this worker's sums of distances from `zero` (in sum), of their squares, and their count:
  * mean and squares around it. */
-weir_err weir_batchnorm_gather(const weir_batchnorm *, const weir_run *, const float *zero);
+weir_err weir_batchnorm_gather(const weir_batchnorm *, const weir_layer_run *, const float *zero);
 /* Running statistics take in those that gather left. */
 void weir_batchnorm_take(const weir_batchnorm *, const weir_param *);
 /* A worker without samples takes part in the sums. */
-weir_err weir_batchnorm_idle(void *self, const weir_run *, weir_when, const weir_param *);
+weir_err weir_batchnorm_idle(void *self, const weir_layer_run *, weir_layer_phase,
+                             const weir_param *);
 #endif

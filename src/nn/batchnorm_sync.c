@@ -2,12 +2,13 @@
 #include "nn/batchnorm.h"
 #include <string.h>
 
-weir_err weir_batchnorm_sum(const weir_batchnorm *n, const weir_run *run, double *x, int64_t count)
+weir_err weir_batchnorm_sum(const weir_batchnorm *n, const weir_layer_run *run, double *x,
+                            int64_t count)
 {
-    return n->sync ? weir_run_sum(run, x, (size_t)count) : WEIR_OK;
+    return n->sync ? weir_layer_run_sum(run, x, (size_t)count) : WEIR_OK;
 }
 
-weir_err weir_batchnorm_mean(const weir_batchnorm *n, const weir_run *run)
+weir_err weir_batchnorm_mean(const weir_batchnorm *n, const weir_layer_run *run)
 {
     WEIR_TRY(weir_batchnorm_sum(n, run, n->sum, 2 * n->channels + 1));
     for (int64_t c = 0; c < n->channels; c++)
@@ -15,7 +16,8 @@ weir_err weir_batchnorm_mean(const weir_batchnorm *n, const weir_run *run)
     return WEIR_OK;
 }
 
-weir_err weir_batchnorm_gather(const weir_batchnorm *n, const weir_run *run, const float *zero)
+weir_err weir_batchnorm_gather(const weir_batchnorm *n, const weir_layer_run *run,
+                               const float *zero)
 {
     WEIR_TRY(weir_batchnorm_sum(n, run, n->sum, 2 * n->channels + 1));
     for (int64_t c = 0; c<n->channels && * n->count> 0; c++) {
@@ -38,15 +40,15 @@ void weir_batchnorm_take(const weir_batchnorm *n, const weir_param *w)
     }
 }
 
-weir_err weir_batchnorm_idle(void *self, const weir_run *run, weir_when phase,
+weir_err weir_batchnorm_idle(void *self, const weir_layer_run *run, weir_layer_phase phase,
                              const weir_param *param)
 {
     const weir_batchnorm *n = self;
 
-    if (!n->sync || phase == WEIR_BACK_DATA)
+    if (!n->sync || phase == WEIR_LAYER_BACK_DATA)
         return WEIR_OK;
     memset(n->sum, 0, (size_t)(2 * n->channels + 1) * sizeof *n->sum);
-    if (phase == WEIR_BACK_WEIGHTS)
+    if (phase == WEIR_LAYER_BACK_WEIGHTS)
         return weir_batchnorm_sum(n, run, n->sum, 2 * n->channels + 1);
     WEIR_TRY(weir_batchnorm_mean(n, run));
     for (int64_t c = 0; c < n->channels; c++)

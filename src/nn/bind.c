@@ -1,19 +1,21 @@
 /* bind.c - what layers call to put their steps into a plan. */
 #include "core/vec.h"
-#include "nn/plan.h"
-#include "nn/share.h"
+#include "nn/engine_plan.h"
+#include "nn/parallel.h"
 #include <string.h>
 
 /* ---- time: forward 0, 1, 2 ..., then backward from the last layer, two phases each ---- */
 
-static int when(const weir_bind *b, weir_when phase)
+static int when(const weir_bind *b, weir_layer_phase phase)
 {
     int nodes = b->plan->engine->graph->nodes, back = nodes + 2 * (nodes - 1 - b->stage->index);
 
-    return phase == WEIR_FORWARD ? b->stage->index : phase == WEIR_BACK_WEIGHTS ? back : back + 1;
+    return phase == WEIR_LAYER_FORWARD        ? b->stage->index
+           : phase == WEIR_LAYER_BACK_WEIGHTS ? back
+                                              : back + 1;
 }
 
-static void touch(const weir_bind *b, weir_when phase, weir_mem *m)
+static void touch(const weir_bind *b, weir_layer_phase phase, weir_mem *m)
 {
     int t = when(b, phase);
 
@@ -24,9 +26,10 @@ static void touch(const weir_bind *b, weir_when phase, weir_mem *m)
 
 /* ---- what layers call ---- */
 
-static weir_err add_step(const weir_bind *b, weir_when phase, weir_err (*run)(void *), void *arg)
+static weir_err add_step(const weir_bind *b, weir_layer_phase phase, weir_err (*run)(void *),
+                         void *arg)
 {
-    weir_step *s = WEIR_NEW(b->arena, weir_step, 1);
+    weir_engine_step *s = WEIR_NEW(b->arena, weir_engine_step, 1);
 
     if (!s)
         return weir_fail_nomem(sizeof *s);
@@ -54,8 +57,8 @@ weir_err weir_bind_out(const weir_bind *b, const weir_layout *layout)
     return b->wants ? weir_bind_mem(b, weir_layout_bytes(layout), &b->out->grad) : WEIR_OK;
 }
 
-weir_err weir_bind_loop(const weir_bind *b, weir_when phase, weir_err (*run)(void *), void *arg,
-                        weir_mem *const *used)
+weir_err weir_bind_loop(const weir_bind *b, weir_layer_phase phase, weir_err (*run)(void *),
+                        void *arg, weir_mem *const *used)
 {
     for (; *used; used++)
         touch(b, phase, *used);
@@ -123,17 +126,17 @@ static int64_t floats(const two *t)
 
 static weir_err run_add(void *arg)
 {
-    weir_share(floats(arg), GRAIN, add_part, arg);
+    weir_parallel_for(floats(arg), GRAIN, add_part, arg);
     return WEIR_OK;
 }
 
 static weir_err run_copy_all(void *arg)
 {
-    weir_share(floats(arg), GRAIN, copy_part, arg);
+    weir_parallel_for(floats(arg), GRAIN, copy_part, arg);
     return WEIR_OK;
 }
 
-static weir_err bind_two(const weir_bind *b, weir_when phase, weir_mem *to, weir_mem *from,
+static weir_err bind_two(const weir_bind *b, weir_layer_phase phase, weir_mem *to, weir_mem *from,
                          weir_err (*run)(void *))
 {
     two *t = WEIR_NEW(b->arena, two, 1);
@@ -144,12 +147,12 @@ static weir_err bind_two(const weir_bind *b, weir_when phase, weir_mem *to, weir
     return weir_bind_loop(b, phase, run, t, (weir_mem *[]){to, from, NULL});
 }
 
-weir_err weir_bind_copy(const weir_bind *b, weir_when phase, weir_mem *to, weir_mem *from)
+weir_err weir_bind_copy(const weir_bind *b, weir_layer_phase phase, weir_mem *to, weir_mem *from)
 {
     return bind_two(b, phase, to, from, run_copy_all);
 }
 
-weir_err weir_bind_add(const weir_bind *b, weir_when phase, weir_mem *to, weir_mem *from)
+weir_err weir_bind_add(const weir_bind *b, weir_layer_phase phase, weir_mem *to, weir_mem *from)
 {
     return bind_two(b, phase, to, from, run_add);
 }
@@ -157,28 +160,28 @@ weir_err weir_bind_add(const weir_bind *b, weir_when phase, weir_mem *to, weir_m
 /* ---- ops ---- */
 
 /* The end of weir_bind_op: scratch memory, and the step itself. */
-static weir_err put_op(const weir_bind *b, weir_when phase, weir_op *op)
+static weir_err put_op(const weir_bind *b, weir_layer_phase phase, weir_dnn_op *op)
 {
-    const weir_layout *scratch = weir_op_layout(op, WEIR_ARG_SCRATCH);
+    const weir_layout *scratch = weir_dnn_op_layout(op, WEIR_DNN_ARG_SCRATCH);
     weir_mem *mem;
 
     if (scratch) {
         WEIR_TRY(weir_bind_mem(b, weir_layout_bytes(scratch), &mem));
-        WEIR_TRY(weir_op_tie(op, WEIR_ARG_SCRATCH, mem));
+        WEIR_TRY(weir_dnn_op_tie(op, WEIR_DNN_ARG_SCRATCH, mem));
         touch(b, phase, mem);
     }
-    WEIR_TRY(weir_op_whole(op));
-    return add_step(b, phase, weir_op_run, op);
+    WEIR_TRY(weir_dnn_op_whole(op));
+    return add_step(b, phase, weir_dnn_op_run, op);
 }
 
-weir_err weir_bind_reorder(const weir_bind *b, weir_when phase, const weir_use *from,
-                           const weir_use *to)
+weir_err weir_bind_reorder(const weir_bind *b, weir_layer_phase phase, const weir_bind_use *from,
+                           const weir_bind_use *to)
 {
-    weir_op *op;
+    weir_dnn_op *op;
 
     WEIR_TRY(weir_dnn_reorder(b->dnn, from->layout, to->layout, &op));
-    WEIR_TRY(weir_op_tie(op, WEIR_ARG_SRC, from->mem));
-    WEIR_TRY(weir_op_tie(op, WEIR_ARG_DST, to->mem));
+    WEIR_TRY(weir_dnn_op_tie(op, WEIR_DNN_ARG_SRC, from->mem));
+    WEIR_TRY(weir_dnn_op_tie(op, WEIR_DNN_ARG_DST, to->mem));
     touch(b, phase, from->mem);
     touch(b, phase, to->mem);
     return put_op(b, phase, op);
@@ -186,10 +189,10 @@ weir_err weir_bind_reorder(const weir_bind *b, weir_when phase, const weir_use *
 
 static weir_err run_copy(void *arg)
 {
-    weir_copy *c = arg;
+    weir_mem_copy *c = arg;
 
     if (c->stale)
-        WEIR_TRY(weir_op_run(c->reorder));
+        WEIR_TRY(weir_dnn_op_run(c->reorder));
     c->stale = false;
     return WEIR_OK;
 }
@@ -206,10 +209,10 @@ static weir_err keep_mem(const weir_bind *b, size_t bytes, weir_mem **out)
     return WEIR_OK;
 }
 
-static weir_err make_copy(const weir_bind *b, const weir_use *from, const weir_layout *layout,
-                          weir_copy **out)
+static weir_err make_copy(const weir_bind *b, const weir_bind_use *from, const weir_layout *layout,
+                          weir_mem_copy **out)
 {
-    weir_copy *c = WEIR_NEW(b->arena, weir_copy, 1);
+    weir_mem_copy *c = WEIR_NEW(b->arena, weir_mem_copy, 1);
     const weir_layout *scratch;
     weir_mem *room;
 
@@ -219,11 +222,11 @@ static weir_err make_copy(const weir_bind *b, const weir_use *from, const weir_l
     c->stale = true;
     WEIR_TRY(keep_mem(b, weir_layout_bytes(layout), &c->mem));
     WEIR_TRY(weir_dnn_reorder(b->dnn, from->layout, layout, &c->reorder));
-    WEIR_TRY(weir_op_tie(c->reorder, WEIR_ARG_SRC, from->mem));
-    WEIR_TRY(weir_op_tie(c->reorder, WEIR_ARG_DST, c->mem));
-    if ((scratch = weir_op_layout(c->reorder, WEIR_ARG_SCRATCH))) {
+    WEIR_TRY(weir_dnn_op_tie(c->reorder, WEIR_DNN_ARG_SRC, from->mem));
+    WEIR_TRY(weir_dnn_op_tie(c->reorder, WEIR_DNN_ARG_DST, c->mem));
+    if ((scratch = weir_dnn_op_layout(c->reorder, WEIR_DNN_ARG_SCRATCH))) {
         WEIR_TRY(keep_mem(b, weir_layout_bytes(scratch), &room));
-        WEIR_TRY(weir_op_tie(c->reorder, WEIR_ARG_SCRATCH, room));
+        WEIR_TRY(weir_dnn_op_tie(c->reorder, WEIR_DNN_ARG_SCRATCH, room));
     }
     c->next = from->mem->copies;
     from->mem->copies = c;
@@ -232,46 +235,47 @@ static weir_err make_copy(const weir_bind *b, const weir_use *from, const weir_l
 }
 
 /* The kept copy of a parameter, made at its first use: all plans share it. */
-static weir_err find_copy(const weir_bind *b, const weir_use *from, const weir_layout *layout,
-                          weir_copy **out)
+static weir_err find_copy(const weir_bind *b, const weir_bind_use *from, const weir_layout *layout,
+                          weir_mem_copy **out)
 {
-    for (weir_copy *c = from->mem->copies; c; c = c->next)
+    for (weir_mem_copy *c = from->mem->copies; c; c = c->next)
         if (weir_layout_same(c->layout, layout))
             return *out = c, WEIR_OK;
     return make_copy(b, from, layout, out);
 }
 
-weir_err weir_bind_stand_in(const weir_bind *b, weir_when phase, const weir_op *op,
-                            const weir_layout *wanted, const weir_use *use, weir_use *other)
+weir_err weir_bind_stand_in(const weir_bind *b, weir_layer_phase phase, const weir_dnn_op *op,
+                            const weir_layout *wanted, const weir_bind_use *use,
+                            weir_bind_use *other)
 {
-    weir_copy *copy = NULL;
+    weir_mem_copy *copy = NULL;
 
-    *other = (weir_use){use->arg, NULL, wanted};
-    if (use->mem->slow && !weir_op_writes(op, use->arg)) {
+    *other = (weir_bind_use){use->arg, NULL, wanted};
+    if (use->mem->slow && !weir_dnn_op_writes(op, use->arg)) {
         WEIR_TRY(find_copy(b, use, other->layout, &copy));
         other->mem = copy->mem;
         return add_step(b, phase, run_copy, copy);
     }
     WEIR_TRY(weir_bind_mem(b, weir_layout_bytes(other->layout), &other->mem));
-    return weir_op_writes(op, use->arg) ? WEIR_OK : weir_bind_reorder(b, phase, use, other);
+    return weir_dnn_op_writes(op, use->arg) ? WEIR_OK : weir_bind_reorder(b, phase, use, other);
 }
 
-weir_err weir_bind_op(const weir_bind *b, weir_when phase, weir_op *op, const weir_use *use,
-                      int uses)
+weir_err weir_bind_op(const weir_bind *b, weir_layer_phase phase, weir_dnn_op *op,
+                      const weir_bind_use *use, int uses)
 {
-    weir_use actual[WEIR_ARGS];
+    weir_bind_use actual[WEIR_DNN_ARGS];
 
     for (int i = 0; i < uses; i++) {
-        const weir_layout *wanted = weir_op_layout(op, use[i].arg);
+        const weir_layout *wanted = weir_dnn_op_layout(op, use[i].arg);
         actual[i] = use[i];
         if (wanted && !weir_layout_same(wanted, use[i].layout))
             WEIR_TRY(weir_bind_stand_in(b, phase, op, wanted, &use[i], &actual[i]));
-        WEIR_TRY(weir_op_tie(op, use[i].arg, actual[i].mem));
+        WEIR_TRY(weir_dnn_op_tie(op, use[i].arg, actual[i].mem));
         touch(b, phase, actual[i].mem);
     }
     WEIR_TRY(put_op(b, phase, op));
     for (int i = 0; i < uses; i++)
-        if (actual[i].mem != use[i].mem && weir_op_writes(op, use[i].arg))
+        if (actual[i].mem != use[i].mem && weir_dnn_op_writes(op, use[i].arg))
             WEIR_TRY(weir_bind_reorder(b, phase, &actual[i], &use[i]));
     return WEIR_OK;
 }

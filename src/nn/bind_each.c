@@ -3,8 +3,8 @@
  * there: the floats of one piece, in the layout that the kernel likes; doubles of a part's pieces,
  * in the same; the parameter's doubles in plain order, to which all parts are added. */
 #include "core/vec.h"
-#include "nn/plan.h"
-#include "nn/share.h"
+#include "nn/engine_plan.h"
+#include "nn/parallel.h"
 #include <string.h>
 
 enum { TOTALS = 2, GRAIN = 4096 };
@@ -20,30 +20,30 @@ typedef struct total {
 /* One weir_bind_each. */
 typedef struct making {
     const weir_bind *b;
-    weir_when phase;
-    weir_op *op;
+    weir_layer_phase phase;
+    weir_dnn_op *op;
     int64_t pieces;
     weir_each *each;
     total **of; /* NULL-ended */
     int totals;
-    weir_mem *used[2 * WEIR_ARGS + 1];
+    weir_mem *used[2 * WEIR_DNN_ARGS + 1];
     int count;
 } making;
 
-static weir_by how(weir_arg a)
+static weir_each_by how(weir_dnn_arg a)
 {
     switch (a) {
-    case WEIR_ARG_WEIGHTS:
-    case WEIR_ARG_BIAS:
-    case WEIR_ARG_SCALE:
-    case WEIR_ARG_SHIFT:
-        return WEIR_BY_ALL;
-    case WEIR_ARG_DIFF_WEIGHTS:
-    case WEIR_ARG_DIFF_BIAS:
-    case WEIR_ARG_SCRATCH:
-        return WEIR_BY_PART;
+    case WEIR_DNN_ARG_WEIGHTS:
+    case WEIR_DNN_ARG_BIAS:
+    case WEIR_DNN_ARG_SCALE:
+    case WEIR_DNN_ARG_SHIFT:
+        return WEIR_EACH_BY_ALL;
+    case WEIR_DNN_ARG_DIFF_WEIGHTS:
+    case WEIR_DNN_ARG_DIFF_BIAS:
+    case WEIR_DNN_ARG_SCRATCH:
+        return WEIR_EACH_BY_PART;
     default:
-        return WEIR_BY_PIECE;
+        return WEIR_EACH_BY_PIECE;
     }
 }
 
@@ -77,13 +77,13 @@ static void add_parts(void *arg, int64_t from, int64_t to)
 
 static weir_err run_total(void *arg)
 {
-    weir_share(((total *)arg)->n, GRAIN, add_parts, arg);
+    weir_parallel_for(((total *)arg)->n, GRAIN, add_parts, arg);
     return WEIR_OK;
 }
 
-static weir_err make_total(making *m, const weir_use *use)
+static weir_err make_total(making *m, const weir_bind_use *use)
 {
-    const weir_layout *l = weir_op_layout(m->op, use->arg);
+    const weir_layout *l = weir_dnn_op_layout(m->op, use->arg);
     total *t = WEIR_NEW(m->b->arena, total, 1);
 
     if (!t || m->totals == TOTALS)
@@ -95,26 +95,26 @@ static weir_err make_total(making *m, const weir_use *use)
     t->n = (int64_t)(use->mem->bytes / sizeof(double));
     if (!(t->place = WEIR_NEW(m->b->arena, uint32_t, t->n)))
         return weir_fail_nomem((size_t)t->n * sizeof *t->place);
-    WEIR_TRY(weir_layout_places(l, t->place));
+    WEIR_TRY(weir_layout_offsets(l, t->place));
     WEIR_TRY(weir_bind_mem(m->b, t->piece_step * (size_t)t->parts, &t->piece));
     WEIR_TRY(weir_bind_mem(m->b, (size_t)(t->floats * t->parts) * sizeof(double), &t->part));
     m->used[m->count++] = t->piece;
     m->used[m->count++] = t->part;
     m->of[m->totals++] = t;
-    return weir_each_tie(m->each, use->arg, t->piece, WEIR_BY_PART);
+    return weir_each_tie(m->each, use->arg, t->piece, WEIR_EACH_BY_PART);
 }
 
 /* ---- arguments ---- */
 
-static weir_err tie(making *m, const weir_use *use, weir_use *actual)
+static weir_err tie(making *m, const weir_bind_use *use, weir_bind_use *actual)
 {
-    const weir_layout *wanted = weir_op_layout(m->op, use->arg);
-    weir_by by = how(use->arg);
+    const weir_layout *wanted = weir_dnn_op_layout(m->op, use->arg);
+    weir_each_by by = how(use->arg);
 
     *actual = *use;
-    if (by == WEIR_BY_PART)
+    if (by == WEIR_EACH_BY_PART)
         return make_total(m, use);
-    if (by == WEIR_BY_PIECE && use->layout)
+    if (by == WEIR_EACH_BY_PIECE && use->layout)
         WEIR_TRY(weir_layout_batch(m->b->dnn, wanted, m->pieces, &wanted));
     if (use->layout && !weir_layout_same(wanted, use->layout))
         WEIR_TRY(weir_bind_stand_in(m->b, m->phase, m->op, wanted, use, actual));
@@ -126,23 +126,25 @@ static weir_err tie_scratch(making *m)
 {
     weir_mem *mem;
 
-    if (!weir_op_layout(m->op, WEIR_ARG_SCRATCH))
+    if (!weir_dnn_op_layout(m->op, WEIR_DNN_ARG_SCRATCH))
         return WEIR_OK;
-    WEIR_TRY(weir_bind_mem(
-        m->b, weir_each_step(m->each, WEIR_ARG_SCRATCH) * (size_t)weir_each_parts(m->each), &mem));
+    WEIR_TRY(weir_bind_mem(m->b,
+                           weir_each_step(m->each, WEIR_DNN_ARG_SCRATCH) *
+                               (size_t)weir_each_parts(m->each),
+                           &mem));
     m->used[m->count++] = mem;
-    return weir_each_tie(m->each, WEIR_ARG_SCRATCH, mem, WEIR_BY_PART);
+    return weir_each_tie(m->each, WEIR_DNN_ARG_SCRATCH, mem, WEIR_EACH_BY_PART);
 }
 
-weir_err weir_bind_each(const weir_bind *b, weir_when phase, weir_op *op, int64_t pieces,
-                        const weir_use *use, int uses)
+weir_err weir_bind_each(const weir_bind *b, weir_layer_phase phase, weir_dnn_op *op, int64_t pieces,
+                        const weir_bind_use *use, int uses)
 {
     making m = {.b = b,
                 .phase = phase,
                 .op = op,
                 .pieces = pieces,
                 .of = WEIR_NEW(b->arena, total *, TOTALS + 1)};
-    weir_use actual[WEIR_ARGS];
+    weir_bind_use actual[WEIR_DNN_ARGS];
 
     if (!m.of)
         return weir_fail_nomem(TOTALS * sizeof *m.of);
@@ -157,7 +159,7 @@ weir_err weir_bind_each(const weir_bind *b, weir_when phase, weir_op *op, int64_
     for (int i = 0; i < m.totals; i++)
         WEIR_TRY(weir_bind_loop(b, phase, run_total, m.of[i], (weir_mem *[]){m.of[i]->part, NULL}));
     for (int i = 0; i < uses; i++)
-        if (actual[i].mem != use[i].mem && weir_op_writes(op, use[i].arg))
+        if (actual[i].mem != use[i].mem && weir_dnn_op_writes(op, use[i].arg))
             WEIR_TRY(weir_bind_reorder(b, phase, &actual[i], &use[i]));
     return WEIR_OK;
 }

@@ -3,7 +3,7 @@
  * gradients, which the plan puts into plain order. In exact mode they are made for one sample, and
  * run on each. */
 #include "nn/layer.h"
-#include "nn/share.h"
+#include "nn/parallel.h"
 #include <math.h>
 
 typedef struct conv {
@@ -70,44 +70,46 @@ static weir_shape weight_shape(const conv *c, const weir_act *in)
     return (weir_shape){4, {c->out, deep, c->kernel, c->kernel}};
 }
 
-static weir_err make_op(const weir_bind *b, weir_do which, const weir_conv_desc *s,
-                        const weir_op *forward, weir_op **op)
+static weir_err make_op(const weir_bind *b, weir_dnn_do which, const weir_conv_desc *s,
+                        const weir_dnn_op *forward, weir_dnn_op **op)
 {
-    int threads = b->exact ? weir_share_alone() : 0;
+    int threads = b->exact ? weir_parallel_alone() : 0;
     weir_err err = weir_dnn_conv(b->dnn, which, s, forward, op);
 
     if (b->exact)
-        weir_share_threads(threads);
+        weir_parallel_threads(threads);
     return err;
 }
 
-static weir_err put_op(const weir_bind *b, weir_when phase, weir_op *op, const weir_use *use,
-                       int uses)
+static weir_err put_op(const weir_bind *b, weir_layer_phase phase, weir_dnn_op *op,
+                       const weir_bind_use *use, int uses)
 {
     return b->exact ? weir_bind_each(b, phase, op, b->in->shape.dim[0], use, uses)
                     : weir_bind_op(b, phase, op, use, uses);
 }
 
-static weir_err bind_back(const weir_bind *b, const weir_conv_desc *s, const weir_op *forward,
+static weir_err bind_back(const weir_bind *b, const weir_conv_desc *s, const weir_dnn_op *forward,
                           const weir_layout *plain)
 {
     const weir_param *w = b->param;
     const weir_act *in = b->in, *out = b->out;
-    weir_use to_weights[] = {{WEIR_ARG_SRC, in->data, in->layout},
-                             {WEIR_ARG_DIFF_DST, out->grad, out->layout},
-                             {WEIR_ARG_DIFF_WEIGHTS, b->exact ? w[0].exact : w[0].grad, plain},
-                             {WEIR_ARG_DIFF_BIAS, b->exact ? w[1].exact : w[1].grad, w[1].plain}};
-    weir_op *op;
+    weir_bind_use to_weights[] = {{WEIR_DNN_ARG_SRC, in->data, in->layout},
+                                  {WEIR_DNN_ARG_DIFF_DST, out->grad, out->layout},
+                                  {WEIR_DNN_ARG_DIFF_WEIGHTS, b->exact ? w[0].exact : w[0].grad,
+                                   plain},
+                                  {WEIR_DNN_ARG_DIFF_BIAS, b->exact ? w[1].exact : w[1].grad,
+                                   w[1].plain}};
+    weir_dnn_op *op;
 
-    WEIR_TRY(make_op(b, WEIR_DO_BACK_WEIGHTS, s, forward, &op));
-    WEIR_TRY(put_op(b, WEIR_BACK_WEIGHTS, op, to_weights, 3 + s->bias));
+    WEIR_TRY(make_op(b, WEIR_DNN_DO_BACK_WEIGHTS, s, forward, &op));
+    WEIR_TRY(put_op(b, WEIR_LAYER_BACK_WEIGHTS, op, to_weights, 3 + s->bias));
     if (!in->grad)
         return WEIR_OK;
-    weir_use to_data[] = {{WEIR_ARG_DIFF_DST, out->grad, out->layout},
-                          {WEIR_ARG_WEIGHTS, w[0].data, plain},
-                          {WEIR_ARG_DIFF_SRC, in->grad, in->layout}};
-    WEIR_TRY(make_op(b, WEIR_DO_BACK_DATA, s, forward, &op));
-    return put_op(b, WEIR_BACK_DATA, op, to_data, 3);
+    weir_bind_use to_data[] = {{WEIR_DNN_ARG_DIFF_DST, out->grad, out->layout},
+                               {WEIR_DNN_ARG_WEIGHTS, w[0].data, plain},
+                               {WEIR_DNN_ARG_DIFF_SRC, in->grad, in->layout}};
+    WEIR_TRY(make_op(b, WEIR_DNN_DO_BACK_DATA, s, forward, &op));
+    return put_op(b, WEIR_LAYER_BACK_DATA, op, to_data, 3);
 }
 
 /* Layouts for the op's number of samples and for ours. */
@@ -126,21 +128,22 @@ static weir_err bind_conv(void *self, const weir_bind *b)
     weir_conv_desc s = {b->in->shape, b->out->shape, shape,   c->kernel,
                         c->stride,    c->pad,        c->bias, b->relu};
     const weir_layout *plain, *out;
-    weir_op *forward;
+    weir_dnn_op *forward;
 
     if (b->exact)
         s.in.dim[0] = s.out.dim[0] = 1;
     WEIR_TRY(weir_layout_plain(b->dnn, &shape, &plain));
-    WEIR_TRY(make_op(b, WEIR_DO_FORWARD, &s, NULL, &forward));
-    WEIR_TRY(as_batch(b, weir_op_layout(forward, WEIR_ARG_DST), b->out->shape.dim[0], &out));
+    WEIR_TRY(make_op(b, WEIR_DNN_DO_FORWARD, &s, NULL, &forward));
+    WEIR_TRY(
+        as_batch(b, weir_dnn_op_layout(forward, WEIR_DNN_ARG_DST), b->out->shape.dim[0], &out));
     WEIR_TRY(weir_bind_out(b, out));
     WEIR_TRY(as_batch(b, b->in->layout, 1, &s.in_layout));
     WEIR_TRY(as_batch(b, b->out->layout, 1, &s.out_layout));
-    weir_use use[] = {{WEIR_ARG_SRC, b->in->data, b->in->layout},
-                      {WEIR_ARG_WEIGHTS, w[0].data, plain},
-                      {WEIR_ARG_DST, b->out->data, b->out->layout},
-                      {WEIR_ARG_BIAS, w[1].data, w[1].plain}};
-    WEIR_TRY(put_op(b, WEIR_FORWARD, forward, use, 3 + c->bias));
+    weir_bind_use use[] = {{WEIR_DNN_ARG_SRC, b->in->data, b->in->layout},
+                           {WEIR_DNN_ARG_WEIGHTS, w[0].data, plain},
+                           {WEIR_DNN_ARG_DST, b->out->data, b->out->layout},
+                           {WEIR_DNN_ARG_BIAS, w[1].data, w[1].plain}};
+    WEIR_TRY(put_op(b, WEIR_LAYER_FORWARD, forward, use, 3 + c->bias));
     return bind_back(b, &s, forward, plain);
 }
 

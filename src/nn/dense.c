@@ -2,7 +2,7 @@
  * has them: [out, in]. */
 #include "core/vec.h"
 #include "nn/exact.h"
-#include "nn/share.h"
+#include "nn/parallel.h"
 #include <math.h>
 #include <string.h>
 
@@ -69,7 +69,7 @@ static void sum_rows(void *arg, int64_t from, int64_t to)
 
 static weir_err sum_bias(void *arg)
 {
-    weir_share(((bias_sum *)arg)->out, 128, sum_rows, arg);
+    weir_parallel_for(((bias_sum *)arg)->out, 128, sum_rows, arg);
     return WEIR_OK;
 }
 
@@ -81,19 +81,21 @@ static weir_err bind_outer(const weir_bind *b, const weir_dense_desc *s)
 {
     const weir_param *w = b->param;
     bias_sum *sum = WEIR_NEW(b->arena, bias_sum, 1);
-    weir_op *op;
+    weir_dnn_op *op;
 
     if (!sum)
         return weir_fail_nomem(sizeof *sum);
     WEIR_TRY(weir_dnn_outer(b->dnn, s, &op));
-    weir_use use[] = {{WEIR_ARG_SRC, b->out->grad, weir_op_layout(op, WEIR_ARG_SRC)},
-                      {WEIR_ARG_WEIGHTS, b->in->data, weir_op_layout(op, WEIR_ARG_WEIGHTS)},
-                      {WEIR_ARG_DST, w[0].grad, weir_op_layout(op, WEIR_ARG_DST)}};
-    WEIR_TRY(weir_bind_op(b, WEIR_BACK_WEIGHTS, op, use, 3));
+    weir_bind_use use[] = {{WEIR_DNN_ARG_SRC, b->out->grad,
+                            weir_dnn_op_layout(op, WEIR_DNN_ARG_SRC)},
+                           {WEIR_DNN_ARG_WEIGHTS, b->in->data,
+                            weir_dnn_op_layout(op, WEIR_DNN_ARG_WEIGHTS)},
+                           {WEIR_DNN_ARG_DST, w[0].grad, weir_dnn_op_layout(op, WEIR_DNN_ARG_DST)}};
+    WEIR_TRY(weir_bind_op(b, WEIR_LAYER_BACK_WEIGHTS, op, use, 3));
     *sum = (bias_sum){b->out->grad, w[1].grad, s->rows, s->out};
-    return s->bias
-               ? weir_bind_loop(b, WEIR_BACK_WEIGHTS, sum_bias, sum, (weir_mem *[]){sum->dy, NULL})
-               : WEIR_OK;
+    return s->bias ? weir_bind_loop(b, WEIR_LAYER_BACK_WEIGHTS, sum_bias, sum,
+                                    (weir_mem *[]){sum->dy, NULL})
+                   : WEIR_OK;
 }
 
 static weir_err bind_exact(const weir_bind *b, const weir_dense_desc *s)
@@ -104,22 +106,23 @@ static weir_err bind_exact(const weir_bind *b, const weir_dense_desc *s)
 
 /* ---- the plan ---- */
 
-static weir_err bind_weights(const weir_bind *b, const weir_dense_desc *s, const weir_op *forward,
-                             const weir_use *x, const weir_use *y)
+static weir_err bind_weights(const weir_bind *b, const weir_dense_desc *s,
+                             const weir_dnn_op *forward, const weir_bind_use *x,
+                             const weir_bind_use *y)
 {
     const weir_param *w = b->param;
-    weir_use use[] = {*x,
-                      {WEIR_ARG_DIFF_DST, b->out->grad, y->layout},
-                      {WEIR_ARG_DIFF_WEIGHTS, w[0].grad, w[0].plain},
-                      {WEIR_ARG_DIFF_BIAS, w[1].grad, w[1].plain}};
-    weir_op *op;
+    weir_bind_use use[] = {*x,
+                           {WEIR_DNN_ARG_DIFF_DST, b->out->grad, y->layout},
+                           {WEIR_DNN_ARG_DIFF_WEIGHTS, w[0].grad, w[0].plain},
+                           {WEIR_DNN_ARG_DIFF_BIAS, w[1].grad, w[1].plain}};
+    weir_dnn_op *op;
 
     if (b->exact)
         return bind_exact(b, s);
     if (has_many_rows(s))
         return bind_outer(b, s);
-    WEIR_TRY(weir_dnn_dense(b->dnn, WEIR_DO_BACK_WEIGHTS, s, forward, &op));
-    return weir_bind_op(b, WEIR_BACK_WEIGHTS, op, use, 3 + s->bias);
+    WEIR_TRY(weir_dnn_dense(b->dnn, WEIR_DNN_DO_BACK_WEIGHTS, s, forward, &op));
+    return weir_bind_op(b, WEIR_LAYER_BACK_WEIGHTS, op, use, 3 + s->bias);
 }
 
 /* Where an op that takes `bytes` finds or leaves what lies in m: there, if there is room behind
@@ -132,15 +135,16 @@ static weir_err find_room(const weir_bind *b, weir_mem *m, size_t bytes, weir_me
 
 /* An op with `from` and `to` of the rows there are, which may take a few more. In exact mode it is
  * for one of some pieces. */
-static weir_err bind_rows(const weir_bind *b, weir_when phase, weir_op *op, int64_t pieces,
-                          weir_use from, weir_use to, const weir_use *more, int count)
+static weir_err bind_rows(const weir_bind *b, weir_layer_phase phase, weir_dnn_op *op,
+                          int64_t pieces, weir_bind_use from, weir_bind_use to,
+                          const weir_bind_use *more, int count)
 {
     weir_mem *mine[2] = {from.mem, to.mem};
-    weir_use use[4] = {from, to};
+    weir_bind_use use[4] = {from, to};
 
     for (int i = 0; i < 2 + count; i++) {
         use[i] = i < 2 ? use[i] : more[i - 2];
-        use[i].layout = weir_op_layout(op, use[i].arg);
+        use[i].layout = weir_dnn_op_layout(op, use[i].arg);
         if (i < 2)
             WEIR_TRY(find_room(b, mine[i], (size_t)pieces * weir_layout_bytes(use[i].layout),
                                &use[i].mem));
@@ -154,28 +158,28 @@ static weir_err bind_rows(const weir_bind *b, weir_when phase, weir_op *op, int6
     return use[1].mem != mine[1] ? weir_bind_copy(b, phase, mine[1], use[1].mem) : WEIR_OK;
 }
 
-static weir_err make_op(const weir_bind *b, weir_do which, const weir_dense_desc *s,
-                        const weir_op *forward, weir_op **op)
+static weir_err make_op(const weir_bind *b, weir_dnn_do which, const weir_dense_desc *s,
+                        const weir_dnn_op *forward, weir_dnn_op **op)
 {
-    int threads = b->exact ? weir_share_alone() : 0;
+    int threads = b->exact ? weir_parallel_alone() : 0;
     weir_err err = weir_dnn_dense(b->dnn, which, s, forward, op);
 
     if (b->exact)
-        weir_share_threads(threads);
+        weir_parallel_threads(threads);
     return err;
 }
 
-static weir_err bind_data(const weir_bind *b, const weir_dense_desc *s, const weir_op *forward,
+static weir_err bind_data(const weir_bind *b, const weir_dense_desc *s, const weir_dnn_op *forward,
                           int64_t pieces)
 {
-    weir_use w = {WEIR_ARG_WEIGHTS, b->param[0].data, NULL};
-    weir_op *op;
+    weir_bind_use w = {WEIR_DNN_ARG_WEIGHTS, b->param[0].data, NULL};
+    weir_dnn_op *op;
 
-    WEIR_TRY(make_op(b, WEIR_DO_BACK_DATA, s, forward, &op));
-    bool product = weir_op_layout(op, WEIR_ARG_SRC) != NULL;
-    weir_use dy = {product ? WEIR_ARG_SRC : WEIR_ARG_DIFF_DST, b->out->grad, NULL};
-    weir_use dx = {product ? WEIR_ARG_DST : WEIR_ARG_DIFF_SRC, b->in->grad, NULL};
-    return bind_rows(b, WEIR_BACK_DATA, op, pieces, dy, dx, &w, 1);
+    WEIR_TRY(make_op(b, WEIR_DNN_DO_BACK_DATA, s, forward, &op));
+    bool product = weir_dnn_op_layout(op, WEIR_DNN_ARG_SRC) != NULL;
+    weir_bind_use dy = {product ? WEIR_DNN_ARG_SRC : WEIR_DNN_ARG_DIFF_DST, b->out->grad, NULL};
+    weir_bind_use dx = {product ? WEIR_DNN_ARG_DST : WEIR_DNN_ARG_DIFF_SRC, b->in->grad, NULL};
+    return bind_rows(b, WEIR_LAYER_BACK_DATA, op, pieces, dy, dx, &w, 1);
 }
 
 /* A sample is a row, or so few that kernels for few rows matter: the number of samples shall not be
@@ -187,13 +191,13 @@ enum { FEW_ROWS = 16 };
 static weir_err cut_exact(const weir_bind *b, weir_dense_desc *piece, int64_t *pieces)
 {
     int64_t rows = piece->rows;
-    int threads = weir_share_alone();
+    int threads = weir_parallel_alone();
     weir_err err;
 
     piece->rows = (rows + threads - 1) / threads;
     err = weir_dnn_block(b->dnn, piece, &piece->rows);
     *pieces = (rows + piece->rows - 1) / piece->rows;
-    weir_share_threads(threads);
+    weir_parallel_threads(threads);
     return err;
 }
 
@@ -213,7 +217,7 @@ static weir_err bind_dense(void *self, const weir_bind *b)
     const weir_param *w = b->param;
     const weir_layout *in, *out, *plain;
     weir_shape x, y;
-    weir_op *forward;
+    weir_dnn_op *forward;
 
     WEIR_TRY(weir_layout_plain(b->dnn, &b->out->shape, &plain));
     WEIR_TRY(weir_bind_out(b, plain));
@@ -223,11 +227,13 @@ static weir_err bind_dense(void *self, const weir_bind *b)
                          d->bias,  b->relu,  b->exact || x.dim[0] < FEW_ROWS * b->in->shape.dim[0]};
     weir_dense_desc piece;
     int64_t pieces;
-    weir_use from = {WEIR_ARG_SRC, b->in->data, in}, to = {WEIR_ARG_DST, b->out->data, out};
-    weir_use more[] = {{WEIR_ARG_WEIGHTS, w[0].data, NULL}, {WEIR_ARG_BIAS, w[1].data, NULL}};
+    weir_bind_use from = {WEIR_DNN_ARG_SRC, b->in->data, in},
+                  to = {WEIR_DNN_ARG_DST, b->out->data, out};
+    weir_bind_use more[] = {{WEIR_DNN_ARG_WEIGHTS, w[0].data, NULL},
+                            {WEIR_DNN_ARG_BIAS, w[1].data, NULL}};
     WEIR_TRY(cut_rows(b, &s, &piece, &pieces));
-    WEIR_TRY(make_op(b, WEIR_DO_FORWARD, &piece, NULL, &forward));
-    WEIR_TRY(bind_rows(b, WEIR_FORWARD, forward, pieces, from, to, more, 1 + d->bias));
+    WEIR_TRY(make_op(b, WEIR_DNN_DO_FORWARD, &piece, NULL, &forward));
+    WEIR_TRY(bind_rows(b, WEIR_LAYER_FORWARD, forward, pieces, from, to, more, 1 + d->bias));
     WEIR_TRY(bind_weights(b, &s, s.steady ? NULL : forward, &from, &to));
     return b->in->grad ? bind_data(b, &piece, s.steady ? NULL : forward, pieces) : WEIR_OK;
 }

@@ -4,44 +4,44 @@
 
 #include "nn/dnn_inside.h"
 
-static const int arg_number[WEIR_ARGS] = {
-    [WEIR_ARG_SRC] = DNNL_ARG_SRC,
-    [WEIR_ARG_OTHER] = DNNL_ARG_SRC_1,
-    [WEIR_ARG_WEIGHTS] = DNNL_ARG_WEIGHTS,
-    [WEIR_ARG_BIAS] = DNNL_ARG_BIAS,
-    [WEIR_ARG_DST] = DNNL_ARG_DST,
-    [WEIR_ARG_DIFF_SRC] = DNNL_ARG_DIFF_SRC,
-    [WEIR_ARG_DIFF_WEIGHTS] = DNNL_ARG_DIFF_WEIGHTS,
-    [WEIR_ARG_DIFF_BIAS] = DNNL_ARG_DIFF_BIAS,
-    [WEIR_ARG_DIFF_DST] = DNNL_ARG_DIFF_DST,
-    [WEIR_ARG_MEAN] = DNNL_ARG_MEAN,
-    [WEIR_ARG_VARIANCE] = DNNL_ARG_VARIANCE,
-    [WEIR_ARG_SCALE] = DNNL_ARG_SCALE,
-    [WEIR_ARG_SHIFT] = DNNL_ARG_SHIFT,
-    [WEIR_ARG_DIFF_SCALE] = DNNL_ARG_DIFF_SCALE,
-    [WEIR_ARG_DIFF_SHIFT] = DNNL_ARG_DIFF_SHIFT,
-    [WEIR_ARG_WORKSPACE] = DNNL_ARG_WORKSPACE,
-    [WEIR_ARG_SCRATCH] = DNNL_ARG_SCRATCHPAD,
+static const int arg_number[WEIR_DNN_ARGS] = {
+    [WEIR_DNN_ARG_SRC] = DNNL_ARG_SRC,
+    [WEIR_DNN_ARG_OTHER] = DNNL_ARG_SRC_1,
+    [WEIR_DNN_ARG_WEIGHTS] = DNNL_ARG_WEIGHTS,
+    [WEIR_DNN_ARG_BIAS] = DNNL_ARG_BIAS,
+    [WEIR_DNN_ARG_DST] = DNNL_ARG_DST,
+    [WEIR_DNN_ARG_DIFF_SRC] = DNNL_ARG_DIFF_SRC,
+    [WEIR_DNN_ARG_DIFF_WEIGHTS] = DNNL_ARG_DIFF_WEIGHTS,
+    [WEIR_DNN_ARG_DIFF_BIAS] = DNNL_ARG_DIFF_BIAS,
+    [WEIR_DNN_ARG_DIFF_DST] = DNNL_ARG_DIFF_DST,
+    [WEIR_DNN_ARG_MEAN] = DNNL_ARG_MEAN,
+    [WEIR_DNN_ARG_VARIANCE] = DNNL_ARG_VARIANCE,
+    [WEIR_DNN_ARG_SCALE] = DNNL_ARG_SCALE,
+    [WEIR_DNN_ARG_SHIFT] = DNNL_ARG_SHIFT,
+    [WEIR_DNN_ARG_DIFF_SCALE] = DNNL_ARG_DIFF_SCALE,
+    [WEIR_DNN_ARG_DIFF_SHIFT] = DNNL_ARG_DIFF_SHIFT,
+    [WEIR_DNN_ARG_WORKSPACE] = DNNL_ARG_WORKSPACE,
+    [WEIR_DNN_ARG_SCRATCH] = DNNL_ARG_SCRATCHPAD,
 };
 
-static const char *const arg_name[WEIR_ARGS] = {
-    [WEIR_ARG_SRC] = "input",
-    [WEIR_ARG_OTHER] = "second input",
-    [WEIR_ARG_WEIGHTS] = "weights",
-    [WEIR_ARG_BIAS] = "bias",
-    [WEIR_ARG_DST] = "output",
-    [WEIR_ARG_DIFF_SRC] = "input gradient",
-    [WEIR_ARG_DIFF_WEIGHTS] = "weight gradient",
-    [WEIR_ARG_DIFF_BIAS] = "bias gradient",
-    [WEIR_ARG_DIFF_DST] = "output gradient",
-    [WEIR_ARG_MEAN] = "mean",
-    [WEIR_ARG_VARIANCE] = "variance",
-    [WEIR_ARG_SCALE] = "scale",
-    [WEIR_ARG_SHIFT] = "shift",
-    [WEIR_ARG_DIFF_SCALE] = "scale gradient",
-    [WEIR_ARG_DIFF_SHIFT] = "shift gradient",
-    [WEIR_ARG_WORKSPACE] = "workspace",
-    [WEIR_ARG_SCRATCH] = "scratch memory",
+static const char *const arg_name[WEIR_DNN_ARGS] = {
+    [WEIR_DNN_ARG_SRC] = "input",
+    [WEIR_DNN_ARG_OTHER] = "second input",
+    [WEIR_DNN_ARG_WEIGHTS] = "weights",
+    [WEIR_DNN_ARG_BIAS] = "bias",
+    [WEIR_DNN_ARG_DST] = "output",
+    [WEIR_DNN_ARG_DIFF_SRC] = "input gradient",
+    [WEIR_DNN_ARG_DIFF_WEIGHTS] = "weight gradient",
+    [WEIR_DNN_ARG_DIFF_BIAS] = "bias gradient",
+    [WEIR_DNN_ARG_DIFF_DST] = "output gradient",
+    [WEIR_DNN_ARG_MEAN] = "mean",
+    [WEIR_DNN_ARG_VARIANCE] = "variance",
+    [WEIR_DNN_ARG_SCALE] = "scale",
+    [WEIR_DNN_ARG_SHIFT] = "shift",
+    [WEIR_DNN_ARG_DIFF_SCALE] = "scale gradient",
+    [WEIR_DNN_ARG_DIFF_SHIFT] = "shift gradient",
+    [WEIR_DNN_ARG_WORKSPACE] = "workspace",
+    [WEIR_DNN_ARG_SCRATCH] = "scratch memory",
 };
 
 weir_err weir_dnn_fail(const char *what, dnnl_status_t status)
@@ -59,7 +59,7 @@ int64_t weir_shape_count(const weir_shape *s, int64_t limit)
     return n;
 }
 
-int weir_arg_number(weir_arg a) { return arg_number[a]; }
+int weir_dnn_arg_number(weir_dnn_arg a) { return arg_number[a]; }
 
 /* ---- the engine ---- */
 
@@ -85,7 +85,7 @@ void weir_dnn_close(weir_dnn *d)
 {
     if (!d)
         return;
-    for (weir_op *op = d->ops; op; op = op->next) {
+    for (weir_dnn_op *op = d->ops; op; op = op->next) {
         for (int i = 0; i < op->args; i++)
             dnnl_memory_destroy(op->arg[i].memory);
         dnnl_primitive_destroy(op->primitive);
@@ -128,22 +128,22 @@ void weir_mem_point(weir_mem *m, void *at)
         return;
     m->at = at;
     /* fails only for a memory of NULL, and none is kept */
-    for (weir_tie *t = m->ties; t; t = t->next)
+    for (weir_dnn_tie *t = m->ties; t; t = t->next)
         dnnl_memory_set_data_handle(t->memory, at);
 }
 
 /* ---- ops ---- */
 
-const weir_layout *weir_op_layout(const weir_op *op, weir_arg a)
+const weir_layout *weir_dnn_op_layout(const weir_dnn_op *op, weir_dnn_arg a)
 {
     return op->layout[a].md ? &op->layout[a] : NULL;
 }
 
-bool weir_op_writes(const weir_op *op, weir_arg a) { return op->writes >> a & 1; }
+bool weir_dnn_op_writes(const weir_dnn_op *op, weir_dnn_arg a) { return op->writes >> a & 1; }
 
-weir_err weir_op_tie(weir_op *op, weir_arg a, weir_mem *m)
+weir_err weir_dnn_op_tie(weir_dnn_op *op, weir_dnn_arg a, weir_mem *m)
 {
-    weir_tie *t = WEIR_NEW(op->dnn->arena, weir_tie, 1);
+    weir_dnn_tie *t = WEIR_NEW(op->dnn->arena, weir_dnn_tie, 1);
     dnnl_status_t status;
 
     if (!t)
@@ -165,9 +165,9 @@ weir_err weir_op_tie(weir_op *op, weir_arg a, weir_mem *m)
     return WEIR_OK;
 }
 
-weir_err weir_op_whole(const weir_op *op)
+weir_err weir_dnn_op_whole(const weir_dnn_op *op)
 {
-    for (int a = 0; a < WEIR_ARGS; a++) {
+    for (int a = 0; a < WEIR_DNN_ARGS; a++) {
         int i = 0;
         while (i < op->args && op->arg[i].arg != arg_number[a])
             i++;
@@ -177,18 +177,18 @@ weir_err weir_op_whole(const weir_op *op)
     return WEIR_OK;
 }
 
-weir_err weir_op_run(void *op)
+weir_err weir_dnn_op_run(void *op)
 {
-    const weir_op *o = op;
+    const weir_dnn_op *o = op;
     dnnl_status_t status = dnnl_primitive_execute(o->primitive, o->dnn->stream, o->args, o->arg);
 
     return status ? weir_dnn_fail(o->what, status) : WEIR_OK;
 }
 
 weir_err weir_dnn_compile(weir_dnn *d, const char *what, dnnl_primitive_desc_t pd, unsigned writes,
-                          weir_op **out)
+                          weir_dnn_op **out)
 {
-    weir_op *op = WEIR_NEW(d->arena, weir_op, 1);
+    weir_dnn_op *op = WEIR_NEW(d->arena, weir_dnn_op, 1);
     dnnl_status_t status;
 
     if (!op || (status = dnnl_primitive_create(&op->primitive, pd))) {
@@ -198,8 +198,8 @@ weir_err weir_dnn_compile(weir_dnn *d, const char *what, dnnl_primitive_desc_t p
     op->dnn = d;
     op->what = what;
     op->pd = pd;
-    op->writes = writes | 1u << WEIR_ARG_SCRATCH;
-    for (int a = 0; a < WEIR_ARGS; a++) {
+    op->writes = writes | 1u << WEIR_DNN_ARG_SCRATCH;
+    for (int a = 0; a < WEIR_DNN_ARGS; a++) {
         const_dnnl_memory_desc_t md =
             dnnl_primitive_desc_query_md(pd, dnnl_query_exec_arg_md, arg_number[a]);
         if (md && dnnl_memory_desc_get_size(md))

@@ -3,7 +3,7 @@
 #include <oneapi/dnnl/dnnl.h>
 
 #include "nn/dnn_inside.h"
-#include "nn/share.h"
+#include "nn/parallel.h"
 
 enum { LINE = 64 };
 
@@ -25,14 +25,14 @@ static weir_err need_streams(weir_dnn *d, int parts)
     return WEIR_OK;
 }
 
-weir_err weir_each_new(weir_dnn *d, const weir_op *op, int64_t pieces, weir_each **out)
+weir_err weir_each_new(weir_dnn *d, const weir_dnn_op *op, int64_t pieces, weir_each **out)
 {
     weir_each *e = WEIR_NEW(d->arena, weir_each, 1);
-    int slots = weir_share_slots(), parts = slots < pieces ? slots : (int)pieces;
+    int slots = weir_parallel_slots(), parts = slots < pieces ? slots : (int)pieces;
 
-    if (!e || !(e->arg = WEIR_NEW(d->arena, dnnl_exec_arg_t, parts * WEIR_ARGS)) ||
+    if (!e || !(e->arg = WEIR_NEW(d->arena, dnnl_exec_arg_t, parts * WEIR_DNN_ARGS)) ||
         !(e->status = WEIR_NEW(d->arena, dnnl_status_t, parts)))
-        return weir_fail_nomem((size_t)parts * WEIR_ARGS * sizeof *e->arg);
+        return weir_fail_nomem((size_t)parts * WEIR_DNN_ARGS * sizeof *e->arg);
     WEIR_TRY(need_streams(d, parts));
     e->op = op;
     e->pieces = pieces;
@@ -47,7 +47,7 @@ void weir_each_drop(weir_each *e)
 {
     for (int p = 0; p < e->parts; p++)
         for (int i = 0; i < e->args; i++)
-            dnnl_memory_destroy(e->arg[p * WEIR_ARGS + i].memory);
+            dnnl_memory_destroy(e->arg[p * WEIR_DNN_ARGS + i].memory);
 }
 
 int weir_each_parts(const weir_each *e) { return e->parts; }
@@ -58,29 +58,29 @@ void weir_each_then(weir_each *e, void (*then)(void *, int, bool), void *arg)
     e->then_arg = arg;
 }
 
-size_t weir_each_step(const weir_each *e, weir_arg a)
+size_t weir_each_step(const weir_each *e, weir_dnn_arg a)
 {
     return (weir_layout_bytes(&e->op->layout[a]) + LINE - 1) / LINE * LINE;
 }
 
-weir_err weir_each_tie(weir_each *e, weir_arg a, weir_mem *m, weir_by by)
+weir_err weir_each_tie(weir_each *e, weir_dnn_arg a, weir_mem *m, weir_each_by by)
 {
-    const weir_layout *l = weir_op_layout(e->op, a);
-    size_t needed = !l                    ? 0
-                    : by == WEIR_BY_PIECE ? weir_layout_bytes(l) * (size_t)e->pieces
-                    : by == WEIR_BY_PART  ? weir_each_step(e, a) * (size_t)e->parts
-                                          : weir_layout_bytes(l);
+    const weir_layout *l = weir_dnn_op_layout(e->op, a);
+    size_t needed = !l                         ? 0
+                    : by == WEIR_EACH_BY_PIECE ? weir_layout_bytes(l) * (size_t)e->pieces
+                    : by == WEIR_EACH_BY_PART  ? weir_each_step(e, a) * (size_t)e->parts
+                                               : weir_layout_bytes(l);
     dnnl_status_t status;
 
     if (!l || needed > (m->room > m->bytes ? m->room : m->bytes))
         return weir_fail(WEIR_FAILED, "%s, piece by piece: an argument of %zu bytes was given %zu",
                          e->op->what, needed, m->bytes);
-    e->at[e->args] = (weir_each_arg){m, by == WEIR_BY_PIECE ? weir_layout_bytes(l) : 0,
-                                     by == WEIR_BY_PART ? weir_each_step(e, a) : 0};
+    e->at[e->args] = (weir_each_arg){m, by == WEIR_EACH_BY_PIECE ? weir_layout_bytes(l) : 0,
+                                     by == WEIR_EACH_BY_PART ? weir_each_step(e, a) : 0};
     e->args++;
     for (int p = 0; p < e->parts; p++) {
-        dnnl_exec_arg_t *arg = &e->arg[p * WEIR_ARGS + e->args - 1];
-        *arg = (dnnl_exec_arg_t){weir_arg_number(a), NULL};
+        dnnl_exec_arg_t *arg = &e->arg[p * WEIR_DNN_ARGS + e->args - 1];
+        *arg = (dnnl_exec_arg_t){weir_dnn_arg_number(a), NULL};
         if ((status =
                  dnnl_memory_create(&arg->memory, l->md, e->op->dnn->engine, DNNL_MEMORY_NONE)))
             return weir_dnn_fail(e->op->what, status);
@@ -92,8 +92,8 @@ weir_err weir_each_whole(const weir_each *e)
 {
     int wanted = 0;
 
-    for (int a = 0; a < WEIR_ARGS; a++)
-        wanted += weir_op_layout(e->op, a) != NULL;
+    for (int a = 0; a < WEIR_DNN_ARGS; a++)
+        wanted += weir_dnn_op_layout(e->op, a) != NULL;
     return e->args == wanted
                ? WEIR_OK
                : weir_fail(WEIR_FAILED, "%s, piece by piece: %d of its %d arguments are tied",
@@ -102,7 +102,7 @@ weir_err weir_each_whole(const weir_each *e)
 
 static dnnl_status_t run_piece(const weir_each *e, int part, int64_t piece)
 {
-    const dnnl_exec_arg_t *arg = &e->arg[part * WEIR_ARGS];
+    const dnnl_exec_arg_t *arg = &e->arg[part * WEIR_DNN_ARGS];
 
     for (int i = 0; i < e->args; i++) {
         const weir_each_arg *at = &e->at[i];
@@ -135,11 +135,11 @@ weir_err weir_each_run(void *each)
     weir_each *e = each;
 
     if (e->parts > 1) {
-        weir_share(e->parts, 1, run_parts, e);
+        weir_parallel_for(e->parts, 1, run_parts, e);
     } else {
-        int threads = weir_share_alone();
+        int threads = weir_parallel_alone();
         run_parts(e, 0, 1);
-        weir_share_threads(threads);
+        weir_parallel_threads(threads);
     }
     for (int p = 0; p < e->parts; p++)
         if (e->status[p])

@@ -68,7 +68,7 @@ static weir_err unknown(void)
     return weir_fail(WEIR_FAILED, "a layout that our own loops do not know");
 }
 
-weir_err weir_layout_lanes(const weir_layout *l, weir_lanes *out)
+weir_err weir_layout_channels(const weir_layout *l, weir_layout_blocks *out)
 {
     inside in;
 
@@ -133,7 +133,7 @@ static int64_t place_of(const inside *in, const int64_t *at)
     return place;
 }
 
-weir_err weir_layout_places(const weir_layout *l, uint32_t *place)
+weir_err weir_layout_offsets(const weir_layout *l, uint32_t *place)
 {
     dnnl_dims_t at = {0};
     inside in;

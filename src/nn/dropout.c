@@ -5,7 +5,7 @@
 #include "core/hash.h"
 #include "core/rng.h"
 #include "nn/layer.h"
-#include "nn/share.h"
+#include "nn/parallel.h"
 #include <string.h>
 
 typedef struct dropout {
@@ -18,7 +18,7 @@ static const weir_opt options[] = {{"rate", WEIR_OPT_REAL, offsetof(dropout, rat
 
 /* For one batch size. */
 typedef struct bound {
-    const weir_run *run;
+    const weir_layer_run *run;
     weir_mem *x, *y, *g, *mask;
     int64_t n, width; /* samples, values in each */
     uint32_t layer, limit;
@@ -59,7 +59,7 @@ static void forward_part(void *arg, int64_t from, int64_t to)
 
 static weir_err forward(void *arg)
 {
-    weir_share(((bound *)arg)->n, 1, forward_part, arg);
+    weir_parallel_for(((bound *)arg)->n, 1, forward_part, arg);
     return WEIR_OK;
 }
 
@@ -75,7 +75,7 @@ static weir_err back(void *arg)
 {
     const bound *d = arg;
 
-    weir_share(d->n * d->width, 16384, back_part, arg);
+    weir_parallel_for(d->n * d->width, 16384, back_part, arg);
     return WEIR_OK;
 }
 
@@ -97,8 +97,8 @@ static weir_err bind_dropout(void *self, const weir_bind *b)
 
     if (!d)
         return weir_fail_nomem(sizeof *d);
-    training.only = WEIR_TRAINING;
-    evaluating.only = WEIR_EVALUATING;
+    training.only = WEIR_PASS_TRAINING;
+    evaluating.only = WEIR_PASS_EVALUATING;
     WEIR_TRY(fill(self, b, d));
     out->layout = in->layout;
     out->grad = in->grad;
@@ -106,12 +106,13 @@ static weir_err bind_dropout(void *self, const weir_bind *b)
     out->data = in->data;
     if (!in->yields) {
         WEIR_TRY(weir_bind_mem(b, weir_layout_bytes(in->layout), &out->data));
-        WEIR_TRY(weir_bind_copy(&evaluating, WEIR_FORWARD, out->data, in->data));
+        WEIR_TRY(weir_bind_copy(&evaluating, WEIR_LAYER_FORWARD, out->data, in->data));
     }
     d->y = out->data;
-    WEIR_TRY(weir_bind_loop(&training, WEIR_FORWARD, forward, d,
+    WEIR_TRY(weir_bind_loop(&training, WEIR_LAYER_FORWARD, forward, d,
                             (weir_mem *[]){d->x, d->y, d->mask, NULL}));
-    return d->g ? weir_bind_loop(b, WEIR_BACK_DATA, back, d, (weir_mem *[]){d->mask, d->g, NULL})
+    return d->g ? weir_bind_loop(b, WEIR_LAYER_BACK_DATA, back, d,
+                                 (weir_mem *[]){d->mask, d->g, NULL})
                 : WEIR_OK;
 }
 

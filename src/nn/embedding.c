@@ -2,7 +2,7 @@
  * zero: backward goes through the table once, in order, and writes every row once. */
 #include "core/vec.h"
 #include "nn/layer.h"
-#include "nn/share.h"
+#include "nn/parallel.h"
 #include <string.h>
 
 typedef struct embedding {
@@ -59,7 +59,7 @@ static weir_err forward(void *arg)
             return weir_fail(WEIR_INVALID,
                              "place %lld of the batch has the token %d, and the model has %lld",
                              (long long)i, token[i], (long long)b->vocabulary);
-    weir_share(b->rows, 16, copy_rows, arg);
+    weir_parallel_for(b->rows, 16, copy_rows, arg);
     return WEIR_OK;
 }
 
@@ -105,7 +105,7 @@ static weir_err back(void *arg)
         next[i] = head[token[i]];
         head[token[i]] = (int32_t)i;
     }
-    weir_share(b->vocabulary, 16, b->exact ? add_exact : sum_rows, arg);
+    weir_parallel_for(b->vocabulary, 16, b->exact ? add_exact : sum_rows, arg);
     return WEIR_OK;
 }
 
@@ -130,10 +130,10 @@ static weir_err bind_embedding(void *self, const weir_bind *b)
     s->vocabulary = (int64_t)(s->table->bytes / sizeof(float)) / s->width;
     if (s->rows > INT32_MAX)
         return weir_fail(WEIR_FAILED, "%lld tokens in a batch are too many", (long long)s->rows);
-    WEIR_TRY(weir_bind_loop(b, WEIR_FORWARD, forward, s, (weir_mem *[]){s->y, NULL}));
+    WEIR_TRY(weir_bind_loop(b, WEIR_LAYER_FORWARD, forward, s, (weir_mem *[]){s->y, NULL}));
     WEIR_TRY(weir_bind_mem(b, (size_t)s->vocabulary * sizeof(int32_t), &s->head));
     WEIR_TRY(weir_bind_mem(b, (size_t)s->rows * sizeof(int32_t), &s->next));
-    return weir_bind_loop(b, WEIR_BACK_WEIGHTS, back, s,
+    return weir_bind_loop(b, WEIR_LAYER_BACK_WEIGHTS, back, s,
                           (weir_mem *[]){s->dy, s->head, s->next, NULL});
 }
 

@@ -3,7 +3,7 @@
 #include "nn/exact.h"
 #include "core/vec.h"
 #include "nn/kernels.h"
-#include "nn/share.h"
+#include "nn/parallel.h"
 
 enum { DEPTH = 64, GRAIN = 512, R = WEIR_WIDE_ROWS, C = WEIR_WIDE_COLS };
 
@@ -25,7 +25,7 @@ static void add_rows(void *arg, int64_t from, int64_t to)
 
 static weir_err run_rows(void *arg)
 {
-    weir_share(((rows *)arg)->n, GRAIN, add_rows, arg);
+    weir_parallel_for(((rows *)arg)->n, GRAIN, add_rows, arg);
     return WEIR_OK;
 }
 
@@ -36,7 +36,7 @@ weir_err weir_exact_rows(const weir_bind *b, weir_mem *to, weir_mem *x, int64_t 
     if (!s)
         return weir_fail_nomem(sizeof *s);
     *s = (rows){to, x, count, n};
-    return weir_bind_loop(b, WEIR_BACK_WEIGHTS, run_rows, s, (weir_mem *[]){x, NULL});
+    return weir_bind_loop(b, WEIR_LAYER_BACK_WEIGHTS, run_rows, s, (weir_mem *[]){x, NULL});
 }
 
 /* ---- products ---- */
@@ -96,8 +96,8 @@ static weir_err run_outer(void *arg)
 
     for (s->first = 0; s->first < s->rows; s->first += DEPTH) {
         s->depth = at_most(s->rows - s->first, DEPTH);
-        weir_share(tiles(s->out, R), 16, turn_tiles, s);
-        weir_share(tiles(s->in, C), 1, add_tiles, s);
+        weir_parallel_for(tiles(s->out, R), 16, turn_tiles, s);
+        weir_parallel_for(tiles(s->in, C), 1, add_tiles, s);
     }
     return WEIR_OK;
 }
@@ -111,6 +111,6 @@ weir_err weir_exact_outer(const weir_bind *b, weir_mem *to, weir_mem *dy, weir_m
         return weir_fail_nomem(sizeof *s);
     *s = (outer){.to = to, .dy = dy, .x = x, .rows = d->rows, .in = d->in, .out = d->out};
     WEIR_TRY(weir_bind_mem(b, (size_t)(tiles(d->out, R) * R * DEPTH) * sizeof(double), &s->turned));
-    return weir_bind_loop(b, WEIR_BACK_WEIGHTS, run_outer, s,
+    return weir_bind_loop(b, WEIR_LAYER_BACK_WEIGHTS, run_outer, s,
                           (weir_mem *[]){dy, x, s->turned, NULL});
 }

@@ -69,8 +69,8 @@ static weir_err atom(cursor *c, int64_t *value)
         return name(c, value);
     if (*c->at == '(')
         return bracket(c, value);
-    if (*c->at == '%' && c->scope->turn > 0)
-        return c->at++, *value = c->scope->turn, WEIR_OK;
+    if (*c->at == '%' && c->scope->repetition > 0)
+        return c->at++, *value = c->scope->repetition, WEIR_OK;
     if (*c->at == '%')
         return weir_fail(WEIR_INVALID,
                          "%% is the number of the turn, and only known inside a repeat");

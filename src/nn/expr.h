@@ -12,7 +12,7 @@ typedef struct weir_size {
 typedef struct weir_scope {
     const weir_size *size;
     int sizes;
-    int64_t turn; /* 0: outside of any repeat */
+    int64_t repetition; /* 0: outside of any repeat */
 } weir_scope;
 
 /* Text is hostile. Numbers and intermediate values stay within 64 bits, the result within -2^31 ..

@@ -5,7 +5,7 @@
 static weir_err bind_gelu(void *self, const weir_bind *b)
 {
     (void)self;
-    return weir_bind_curve(b, WEIR_GELU);
+    return weir_bind_elementwise(b, WEIR_ELEMENTWISE_GELU);
 }
 
 const weir_layer weir_layer_gelu = {

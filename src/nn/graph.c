@@ -20,8 +20,9 @@ static const weir_opt *find_option(const weir_plug *p, const char *key)
 }
 
 /* Whole numbers are expressions; so are yes and no, that a size can switch them: 1 and 0. */
-static weir_err find_value(const weir_netfile *f, const weir_net_line *l, const weir_net_option *w,
-                           const weir_opt *o, char *value, size_t room)
+static weir_err find_value(const weir_netfile *f, const weir_netfile_line *l,
+                           const weir_netfile_option *w, const weir_opt *o, char *value,
+                           size_t room)
 {
     if (o && o->kind == WEIR_OPT_BOOL && !weir_netfile_value(f, l, w, true, value, room)) {
         if (strcmp(value, "0") && strcmp(value, "1"))
@@ -33,14 +34,14 @@ static weir_err find_value(const weir_netfile *f, const weir_net_line *l, const 
     return weir_netfile_value(f, l, w, o && o->kind == WEIR_OPT_INT, value, room);
 }
 
-static weir_err set_options(const weir_netfile *f, const weir_net_line *l, weir_node *n,
+static weir_err set_options(const weir_netfile *f, const weir_netfile_line *l, weir_node *n,
                             weir_arena *arena)
 {
     const weir_plug *p = &n->layer->plug;
     char value[256];
 
     for (int i = 0; i < l->options; i++) {
-        const weir_net_option *w = &l->option[i];
+        const weir_netfile_option *w = &l->option[i];
         const weir_opt *o = find_option(p, w->key);
         if (!strcmp(w->key, "from"))
             continue;
@@ -52,7 +53,7 @@ static weir_err set_options(const weir_netfile *f, const weir_net_line *l, weir_
 }
 
 /* An option without a default must be given, unless it is a text. */
-static weir_err check_given(const weir_netfile *f, const weir_net_line *l, const weir_plug *p)
+static weir_err check_given(const weir_netfile *f, const weir_netfile_line *l, const weir_plug *p)
 {
     for (const weir_opt *o = p->options; o && o->name; o++) {
         int i = 0;
@@ -65,7 +66,7 @@ static weir_err check_given(const weir_netfile *f, const weir_net_line *l, const
     return WEIR_OK;
 }
 
-static weir_err make_self(const weir_netfile *f, const weir_net_line *l, weir_node *n,
+static weir_err make_self(const weir_netfile *f, const weir_netfile_line *l, weir_node *n,
                           weir_arena *arena)
 {
     const weir_plug *plug;
@@ -89,14 +90,14 @@ static weir_err make_self(const weir_netfile *f, const weir_net_line *l, weir_no
 
 /* ---- inputs ---- */
 
-static weir_err find_named(const weir_graph *g, const weir_netfile *f, const weir_net_line *l,
-                           const weir_net_option *o, int *out)
+static weir_err find_named(const weir_graph *g, const weir_netfile *f, const weir_netfile_line *l,
+                           const weir_netfile_option *o, int *out)
 {
     char name[256];
 
     WEIR_TRY(weir_netfile_value(f, l, o, false, name, sizeof name));
     if (!strcmp(name, "input"))
-        return *out = WEIR_INPUT, WEIR_OK;
+        return *out = WEIR_GRAPH_INPUT, WEIR_OK;
     for (int i = 0; i < g->nodes; i++)
         if (!strcmp(g->node[i].name, name))
             return *out = i, WEIR_OK;
@@ -105,10 +106,10 @@ static weir_err find_named(const weir_graph *g, const weir_netfile *f, const wei
 }
 
 /* The line before, or what from= names; a layer that joins reads both. */
-static weir_err find_inputs(const weir_graph *g, const weir_netfile *f, const weir_net_line *l,
+static weir_err find_inputs(const weir_graph *g, const weir_netfile *f, const weir_netfile_line *l,
                             weir_node *n)
 {
-    const weir_net_option *from = NULL;
+    const weir_netfile_option *from = NULL;
 
     n->from[0] = g->nodes - 1;
     n->ins = 1 + n->layer->joins;
@@ -128,10 +129,10 @@ static weir_err find_inputs(const weir_graph *g, const weir_netfile *f, const we
 }
 
 /* The layer whose tensor weight= names, where the layer has that option. */
-static weir_err find_owner(const weir_graph *g, const weir_netfile *f, const weir_net_line *l,
+static weir_err find_owner(const weir_graph *g, const weir_netfile *f, const weir_netfile_line *l,
                            weir_node *n)
 {
-    const weir_net_option *o = NULL;
+    const weir_netfile_option *o = NULL;
 
     for (int i = 0; i < l->options; i++)
         if (!strcmp(l->option[i].key, "weight"))
@@ -150,7 +151,7 @@ static weir_err find_owner(const weir_graph *g, const weir_netfile *f, const wei
 
 static void count_reader(weir_graph *g, int from, int reader)
 {
-    bool input = from == WEIR_INPUT;
+    bool input = from == WEIR_GRAPH_INPUT;
 
     *(input ? &g->readers : &g->node[from].readers) += 1;
     *(input ? &g->last : &g->node[from].last) = reader;
@@ -194,7 +195,7 @@ static weir_err check_shapes(const weir_node *n)
 static weir_err check_tokens(const weir_graph *g, const weir_node *n)
 {
     bool first = n == g->node,
-         reads = n->from[0] == WEIR_INPUT || (n->ins > 1 && n->from[1] == WEIR_INPUT);
+         reads = n->from[0] == WEIR_GRAPH_INPUT || (n->ins > 1 && n->from[1] == WEIR_GRAPH_INPUT);
 
     if (g->input.tokens && reads && !n->layer->tokens)
         return weir_fail(WEIR_MISFIT, "the data gives tokens, and %s reads numbers",
@@ -211,7 +212,7 @@ static weir_shape shape_of(const weir_graph *g, int from)
     weir_shape s = {.dims = g->input.dims + 1, .dim = {1}};
 
     memcpy(s.dim + 1, g->input.dim, (size_t)g->input.dims * sizeof *g->input.dim);
-    return from == WEIR_INPUT ? s : g->node[from].out;
+    return from == WEIR_GRAPH_INPUT ? s : g->node[from].out;
 }
 
 static void show_shape(const weir_shape *s, char *text, size_t room)
@@ -235,7 +236,7 @@ static weir_err check_second(const weir_graph *g, const weir_node *n)
     show_shape(&second, b, sizeof b);
     return weir_fail(WEIR_INVALID, "%s joins two of a shape: the line before gives %s, %s gives %s",
                      n->layer->plug.name, a,
-                     n->from[1] == WEIR_INPUT ? "the input" : g->node[n->from[1]].name, b);
+                     n->from[1] == WEIR_GRAPH_INPUT ? "the input" : g->node[n->from[1]].name, b);
 }
 
 /* Two layers with one tensor see it alike. */
@@ -377,7 +378,7 @@ static weir_err make_nodes(weir_graph *g, const weir_netfile *f, weir_arena *are
     if (!(g->node = WEIR_NEW(arena, weir_node, f->lines)))
         return weir_fail_nomem((size_t)f->lines * sizeof *g->node);
     for (; g->nodes < f->lines; g->nodes++) {
-        const weir_net_line *l = &f->line[g->nodes];
+        const weir_netfile_line *l = &f->line[g->nodes];
         weir_err err;
         WEIR_TRY(make_self(f, l, &g->node[g->nodes], arena));
         WEIR_TRY(find_inputs(g, f, l, &g->node[g->nodes]));

@@ -4,13 +4,13 @@
 #define WEIR_NN_GRAPH_H
 #include "nn/layer.h"
 
-enum { WEIR_INPUT = -1 };
+enum { WEIR_GRAPH_INPUT = -1 };
 typedef struct weir_node {
     const weir_layer *layer;
     void *self;
     const char *name;
     int line, col;      /* where the model file has it */
-    int from[2], ins;   /* the nodes whose outputs it reads; WEIR_INPUT: the data */
+    int from[2], ins;   /* the nodes whose outputs it reads; WEIR_GRAPH_INPUT: the data */
     int readers, last;  /* how many nodes read its output, and the last of them */
     weir_shape in, out; /* dim[0] is 1 */
     int weights, stills;

@@ -70,7 +70,7 @@ typedef struct weir_kernels {
     void (*product)(const weir_product *);
     void (*wide)(const weir_wide *);
     /* WEIR_UNIT rows of n numbers, n whole units, to n rows of WEIR_UNIT */
-    void (*turn)(float *to, const float *from, int64_t n);
+    void (*transpose)(float *to, const float *from, int64_t n);
     /* the largest; -INFINITY of none; NaNs are passed over */
     float (*most)(const float *x, int64_t n);
     /* sum of exp(scale * (x - most)) */

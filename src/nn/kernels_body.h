@@ -139,7 +139,7 @@ INLINE void shuffle(float *restrict to, const float *restrict from)
     }
 }
 
-static void turn(float *to, const float *from, int64_t n)
+static void transpose(float *to, const float *from, int64_t n)
 {
     float a[SQUARE], b[SQUARE];
 
@@ -329,5 +329,5 @@ static void lstm_back(const weir_lstm_cells *s)
             row_back(s, r, s->cells);
 }
 
-const weir_kernels WEIR_KERNELS = {WEIR_KERNELS_ISA, product, wide,         turn, most,
-                                   exp_sum,          exp_to,  softmax_back, lstm, lstm_back};
+const weir_kernels WEIR_KERNELS = {WEIR_KERNELS_ISA, product, wide,         transpose, most,
+                                   exp_sum,          exp_to,  softmax_back, lstm,      lstm_back};

@@ -53,33 +53,38 @@ typedef struct weir_act {
 } weir_act;
 
 /* A pass, as loops of a layer's own see it while they run. */
-typedef struct weir_run {
+typedef struct weir_layer_run {
     weir_model_batch batch;
     weir_pass pass;
     weir_score score; /* of this pass: a loss adds to it */
     float scale;      /* of the loss, in backward */
     weir_model_sum *sum;
     void *sum_arg;
-} weir_run;
+} weir_layer_run;
 /* Sums over all workers, which all must come here; alone, it does nothing. Only in passes that
  * train. */
-weir_err weir_run_sum(const weir_run *, double *x, size_t n);
+weir_err weir_layer_run_sum(const weir_layer_run *, double *x, size_t n);
 
 /* Phases of a layer's steps. All of a layer's weight gradients are final after BACK_WEIGHTS, which
  * runs before BACK_DATA, so that the exchange can begin early. What both need comes first in
  * BACK_WEIGHTS. */
-typedef enum { WEIR_FORWARD, WEIR_BACK_WEIGHTS, WEIR_BACK_DATA, WEIR_WHENS } weir_when;
+typedef enum {
+    WEIR_LAYER_FORWARD,
+    WEIR_LAYER_BACK_WEIGHTS,
+    WEIR_LAYER_BACK_DATA,
+    WEIR_LAYER_PHASES
+} weir_layer_phase;
 
 /* Passes that a step belongs to. */
-typedef enum { WEIR_ALWAYS, WEIR_TRAINING, WEIR_EVALUATING } weir_only;
+typedef enum { WEIR_PASS_ALWAYS, WEIR_PASS_TRAINING, WEIR_PASS_EVALUATING } weir_pass_only;
 
 /* What a layer is bound to, for one batch size. */
 typedef struct weir_bind {
-    struct weir_plan *plan;
-    struct weir_stage *stage; /* the plan's, for the functions below */
+    struct weir_engine_plan *plan;
+    struct weir_layer_steps *stage; /* the plan's, for the functions below */
     weir_dnn *dnn;
     weir_arena *arena;
-    weir_run *run;
+    weir_layer_run *run;
     const char *name; /* of the layer */
     weir_act *in;     /* whole */
     /* the second input of a layer that joins two, in the layout of the first; else NULL */
@@ -96,15 +101,15 @@ typedef struct weir_bind {
      * threads */
     bool exact;
     /* of the steps that are put into the plan with it: a layer that needs others makes a copy */
-    weir_only only;
+    weir_pass_only only;
 } weir_bind;
 
 /* One argument of an op. */
-typedef struct weir_use {
-    weir_arg arg;
+typedef struct weir_bind_use {
+    weir_dnn_arg arg;
     weir_mem *mem;
     const weir_layout *layout;
-} weir_use;
+} weir_bind_use;
 
 /* The functions that bind uses. Each is called in the order in which the steps are to run. */
 /* Memory of the plan, shared with what lives at other times. */
@@ -114,29 +119,31 @@ weir_err weir_bind_out(const weir_bind *, const weir_layout *);
 /* Puts an op into the plan with all its arguments but the scratch memory. Where an argument lies in
  * another layout than the op wants, a reorder is put before or behind it; of parameters a copy is
  * kept and remade only when they have changed. */
-weir_err weir_bind_op(const weir_bind *, weir_when, weir_op *, const weir_use *, int uses);
+weir_err weir_bind_op(const weir_bind *, weir_layer_phase, weir_dnn_op *, const weir_bind_use *,
+                      int uses);
 /* The same for an op that was made for one of `pieces`, and for one thread (dnn.h); all of them
  * run. Layouts are of all pieces; NULL: as the op wants it. Where it writes a gradient of weights,
  * `mem` is a parameter's `exact`: the pieces' gradients are added to it. */
-weir_err weir_bind_each(const weir_bind *, weir_when, weir_op *, int64_t pieces, const weir_use *,
-                        int uses);
+weir_err weir_bind_each(const weir_bind *, weir_layer_phase, weir_dnn_op *, int64_t pieces,
+                        const weir_bind_use *, int uses);
 /* Sets aside more room than the mem has bytes; what lies behind them is anything. false: it is not
  * the plan's to place. */
 bool weir_bind_room(weir_mem *, size_t bytes);
 /* From here on the two are one piece of memory. false: they cannot be, as one is not the plan's to
  * place. */
 bool weir_bind_same(const weir_bind *, weir_mem *, weir_mem *);
-weir_err weir_bind_copy(const weir_bind *, weir_when, weir_mem *to, weir_mem *from);
-weir_err weir_bind_add(const weir_bind *, weir_when, weir_mem *to, weir_mem *from); /* to += from */
+weir_err weir_bind_copy(const weir_bind *, weir_layer_phase, weir_mem *to, weir_mem *from);
+weir_err weir_bind_add(const weir_bind *, weir_layer_phase, weir_mem *to,
+                       weir_mem *from); /* to += from */
 /* Puts a loop of the layer's own into the plan, and says which memory it uses (NULL-ended). */
-weir_err weir_bind_loop(const weir_bind *, weir_when, weir_err (*run)(void *), void *arg,
+weir_err weir_bind_loop(const weir_bind *, weir_layer_phase, weir_err (*run)(void *), void *arg,
                         weir_mem *const *used);
 
 /* Two that many layers are: the output has the shape of the input, and there are no tensors; a
  * function of single elements. */
 weir_err weir_shape_kept(void *self, const weir_model_input *, const weir_shape *in,
                          weir_shape *out, weir_weights *, int *weights);
-weir_err weir_bind_curve(const weir_bind *, weir_curve);
+weir_err weir_bind_elementwise(const weir_bind *, weir_elementwise);
 
 typedef struct weir_layer {
     weir_plug plug;
@@ -162,7 +169,7 @@ typedef struct weir_layer {
     weir_err (*bind)(void *self, const weir_bind *);
     /* In place of the steps of a phase when there are no samples, for layers that sum over workers.
      * NULL: nothing to do. */
-    weir_err (*idle)(void *self, const weir_run *, weir_when, const weir_param *);
+    weir_err (*idle)(void *self, const weir_layer_run *, weir_layer_phase, const weir_param *);
     /* Whether a sample's output depends on the others that this worker has, and not on those that
      * others have. NULL: it does
      * not. */

@@ -1,7 +1,7 @@
 /* layernorm.c - every row of the last dimension to mean 0 and variance 1, then scaled and
  * shifted. */
 #include "nn/layer.h"
-#include "nn/share.h"
+#include "nn/parallel.h"
 #include <math.h>
 
 typedef struct layernorm {
@@ -55,7 +55,7 @@ static void add_columns(void *arg, int64_t from, int64_t to)
 
 static weir_err run_sums(void *arg)
 {
-    weir_share(((sums *)arg)->width, 64, add_columns, arg);
+    weir_parallel_for(((sums *)arg)->width, 64, add_columns, arg);
     return WEIR_OK;
 }
 
@@ -70,7 +70,7 @@ static weir_err bind_exact(const weir_bind *b, const weir_norm_desc *d, const we
                 b->param[0].exact, b->param[1].exact, .eps = d->eps};
     s->width = b->in->shape.dim[b->in->shape.dims - 1];
     s->rows = weir_shape_count(&b->in->shape, INT64_MAX) / s->width;
-    return weir_bind_loop(b, WEIR_BACK_WEIGHTS, run_sums, s,
+    return weir_bind_loop(b, WEIR_LAYER_BACK_WEIGHTS, run_sums, s,
                           (weir_mem *[]){b->in->data, b->out->grad, NULL});
 }
 
@@ -87,27 +87,30 @@ static weir_err find_gradients(const weir_bind *b, weir_mem *grad[2])
 
 /* ---- the plan ---- */
 
-static weir_err bind_back(const weir_bind *b, const weir_norm_desc *s, const weir_op *forward,
+static weir_err bind_back(const weir_bind *b, const weir_norm_desc *s, const weir_dnn_op *forward,
                           weir_mem *mean, weir_mem *variance, const weir_layout *stats)
 {
     const weir_act *in = b->in, *out = b->out;
     const weir_param *w = b->param;
     weir_mem *dx = in->grad, *grad[2];
-    weir_op *op;
+    weir_dnn_op *op;
 
     if (!dx) /* the library works it out in any case */
         WEIR_TRY(weir_bind_mem(b, weir_layout_bytes(in->layout), &dx));
     WEIR_TRY(find_gradients(b, grad));
     if (b->exact) /* first: the op may write over what it reads */
         WEIR_TRY(bind_exact(b, s, mean, variance));
-    WEIR_TRY(weir_dnn_layernorm(b->dnn, WEIR_DO_BACK_DATA, s, forward, &op));
-    weir_use use[] = {
-        {WEIR_ARG_SRC, in->data, in->layout},      {WEIR_ARG_MEAN, mean, stats},
-        {WEIR_ARG_VARIANCE, variance, stats},      {WEIR_ARG_DIFF_DST, out->grad, out->layout},
-        {WEIR_ARG_SCALE, w[0].data, w[0].plain},   {WEIR_ARG_SHIFT, w[1].data, w[1].plain},
-        {WEIR_ARG_DIFF_SRC, dx, in->layout},       {WEIR_ARG_DIFF_SCALE, grad[0], w[0].plain},
-        {WEIR_ARG_DIFF_SHIFT, grad[1], w[1].plain}};
-    return weir_bind_op(b, WEIR_BACK_WEIGHTS, op, use, 9);
+    WEIR_TRY(weir_dnn_layernorm(b->dnn, WEIR_DNN_DO_BACK_DATA, s, forward, &op));
+    weir_bind_use use[] = {{WEIR_DNN_ARG_SRC, in->data, in->layout},
+                           {WEIR_DNN_ARG_MEAN, mean, stats},
+                           {WEIR_DNN_ARG_VARIANCE, variance, stats},
+                           {WEIR_DNN_ARG_DIFF_DST, out->grad, out->layout},
+                           {WEIR_DNN_ARG_SCALE, w[0].data, w[0].plain},
+                           {WEIR_DNN_ARG_SHIFT, w[1].data, w[1].plain},
+                           {WEIR_DNN_ARG_DIFF_SRC, dx, in->layout},
+                           {WEIR_DNN_ARG_DIFF_SCALE, grad[0], w[0].plain},
+                           {WEIR_DNN_ARG_DIFF_SHIFT, grad[1], w[1].plain}};
+    return weir_bind_op(b, WEIR_LAYER_BACK_WEIGHTS, op, use, 9);
 }
 
 static weir_err bind_layernorm(void *self, const weir_bind *b)
@@ -116,20 +119,20 @@ static weir_err bind_layernorm(void *self, const weir_bind *b)
     const weir_param *w = b->param;
     const weir_layout *stats;
     weir_mem *mean, *variance;
-    weir_op *op;
+    weir_dnn_op *op;
 
     WEIR_TRY(weir_bind_out(b, b->in->layout));
-    WEIR_TRY(weir_dnn_layernorm(b->dnn, WEIR_DO_FORWARD, &s, NULL, &op));
-    stats = weir_op_layout(op, WEIR_ARG_MEAN);
+    WEIR_TRY(weir_dnn_layernorm(b->dnn, WEIR_DNN_DO_FORWARD, &s, NULL, &op));
+    stats = weir_dnn_op_layout(op, WEIR_DNN_ARG_MEAN);
     WEIR_TRY(weir_bind_mem(b, weir_layout_bytes(stats), &mean));
     WEIR_TRY(weir_bind_mem(b, weir_layout_bytes(stats), &variance));
-    weir_use use[] = {{WEIR_ARG_SRC, b->in->data, b->in->layout},
-                      {WEIR_ARG_DST, b->out->data, b->out->layout},
-                      {WEIR_ARG_MEAN, mean, stats},
-                      {WEIR_ARG_VARIANCE, variance, stats},
-                      {WEIR_ARG_SCALE, w[0].data, w[0].plain},
-                      {WEIR_ARG_SHIFT, w[1].data, w[1].plain}};
-    WEIR_TRY(weir_bind_op(b, WEIR_FORWARD, op, use, 6));
+    weir_bind_use use[] = {{WEIR_DNN_ARG_SRC, b->in->data, b->in->layout},
+                           {WEIR_DNN_ARG_DST, b->out->data, b->out->layout},
+                           {WEIR_DNN_ARG_MEAN, mean, stats},
+                           {WEIR_DNN_ARG_VARIANCE, variance, stats},
+                           {WEIR_DNN_ARG_SCALE, w[0].data, w[0].plain},
+                           {WEIR_DNN_ARG_SHIFT, w[1].data, w[1].plain}};
+    WEIR_TRY(weir_bind_op(b, WEIR_LAYER_FORWARD, op, use, 6));
     return bind_back(b, &s, op, mean, variance, stats);
 }
 

@@ -87,14 +87,14 @@ static weir_err streams(void *self, weir_arena *arena, uint64_t first, uint64_t 
     WEIR_TRY(make_streams(l, arena, count, 0));
     l->first = first;
     l->total = total;
-    l->told = true;
+    l->streams_known = true;
     return WEIR_OK;
 }
 
 /* For a batch of n. */
 static weir_err make_room(weir_lstm *l, weir_arena *arena, int64_t n)
 {
-    if (!l->told && (uint64_t)n > l->count) {
+    if (!l->streams_known && (uint64_t)n > l->count) {
         WEIR_TRY(make_streams(l, arena, (uint64_t)n, l->count));
         l->total = l->count;
     }
@@ -138,7 +138,7 @@ typedef struct level {
     weir_mem *x, *dx; /* input, and its gradient */
     const weir_layout *in, *out, *wide;
     weir_dense_desc input, state;
-    weir_op *forward, *forward_state;
+    weir_dnn_op *forward, *forward_state;
     const weir_param *param;
 } level;
 
@@ -160,46 +160,46 @@ static weir_err bind_mems(const weir_bind *b, level *v)
 static weir_err bind_forward(const weir_bind *b, level *v)
 {
     const weir_lstm_bound *s = v->loop;
-    weir_use use[] = {{WEIR_ARG_SRC, v->x, v->in},
-                      {WEIR_ARG_WEIGHTS, v->param[0].data, v->param[0].plain},
-                      {WEIR_ARG_BIAS, v->param[2].data, v->param[2].plain},
-                      {WEIR_ARG_DST, s->gates, v->wide}};
+    weir_bind_use use[] = {{WEIR_DNN_ARG_SRC, v->x, v->in},
+                           {WEIR_DNN_ARG_WEIGHTS, v->param[0].data, v->param[0].plain},
+                           {WEIR_DNN_ARG_BIAS, v->param[2].data, v->param[2].plain},
+                           {WEIR_DNN_ARG_DST, s->gates, v->wide}};
     weir_mem *used[] = {s->gates, s->c, s->before, s->begin, s->turns, s->y, NULL};
 
-    WEIR_TRY(weir_dnn_dense(b->dnn, WEIR_DO_FORWARD, &v->input, NULL, &v->forward));
-    WEIR_TRY(weir_dnn_dense(b->dnn, WEIR_DO_FORWARD, &v->state, NULL, &v->forward_state));
-    WEIR_TRY(weir_bind_op(b, WEIR_FORWARD, v->forward, use, 4));
-    return weir_bind_loop(b, WEIR_FORWARD, weir_lstm_forward, v->loop, used);
+    WEIR_TRY(weir_dnn_dense(b->dnn, WEIR_DNN_DO_FORWARD, &v->input, NULL, &v->forward));
+    WEIR_TRY(weir_dnn_dense(b->dnn, WEIR_DNN_DO_FORWARD, &v->state, NULL, &v->forward_state));
+    WEIR_TRY(weir_bind_op(b, WEIR_LAYER_FORWARD, v->forward, use, 4));
+    return weir_bind_loop(b, WEIR_LAYER_FORWARD, weir_lstm_forward, v->loop, used);
 }
 
 static weir_err bind_weights(const weir_bind *b, level *v)
 {
     const weir_lstm_bound *s = v->loop;
-    weir_use input[] = {{WEIR_ARG_SRC, v->x, v->in},
-                        {WEIR_ARG_DIFF_DST, s->gates, v->wide},
-                        {WEIR_ARG_DIFF_WEIGHTS, v->param[0].grad, v->param[0].plain},
-                        {WEIR_ARG_DIFF_BIAS, v->param[2].grad, v->param[2].plain}};
-    weir_use state[] = {{WEIR_ARG_SRC, s->before, v->out},
-                        {WEIR_ARG_DIFF_DST, s->gates, v->wide},
-                        {WEIR_ARG_DIFF_WEIGHTS, v->param[1].grad, v->param[1].plain}};
+    weir_bind_use input[] = {{WEIR_DNN_ARG_SRC, v->x, v->in},
+                             {WEIR_DNN_ARG_DIFF_DST, s->gates, v->wide},
+                             {WEIR_DNN_ARG_DIFF_WEIGHTS, v->param[0].grad, v->param[0].plain},
+                             {WEIR_DNN_ARG_DIFF_BIAS, v->param[2].grad, v->param[2].plain}};
+    weir_bind_use state[] = {{WEIR_DNN_ARG_SRC, s->before, v->out},
+                             {WEIR_DNN_ARG_DIFF_DST, s->gates, v->wide},
+                             {WEIR_DNN_ARG_DIFF_WEIGHTS, v->param[1].grad, v->param[1].plain}};
     weir_mem *used[] = {s->gates, s->c, s->begin, s->dy, s->dturns, s->dc, NULL};
-    weir_op *op;
+    weir_dnn_op *op;
 
-    WEIR_TRY(weir_bind_loop(b, WEIR_BACK_WEIGHTS, weir_lstm_back, v->loop, used));
-    WEIR_TRY(weir_dnn_dense(b->dnn, WEIR_DO_BACK_WEIGHTS, &v->input, v->forward, &op));
-    WEIR_TRY(weir_bind_op(b, WEIR_BACK_WEIGHTS, op, input, 4));
-    WEIR_TRY(weir_dnn_dense(b->dnn, WEIR_DO_BACK_WEIGHTS, &v->state, v->forward_state, &op));
-    return weir_bind_op(b, WEIR_BACK_WEIGHTS, op, state, 3);
+    WEIR_TRY(weir_bind_loop(b, WEIR_LAYER_BACK_WEIGHTS, weir_lstm_back, v->loop, used));
+    WEIR_TRY(weir_dnn_dense(b->dnn, WEIR_DNN_DO_BACK_WEIGHTS, &v->input, v->forward, &op));
+    WEIR_TRY(weir_bind_op(b, WEIR_LAYER_BACK_WEIGHTS, op, input, 4));
+    WEIR_TRY(weir_dnn_dense(b->dnn, WEIR_DNN_DO_BACK_WEIGHTS, &v->state, v->forward_state, &op));
+    return weir_bind_op(b, WEIR_LAYER_BACK_WEIGHTS, op, state, 3);
 }
 
-static weir_err bind_data(const weir_bind *b, weir_when when, level *v)
+static weir_err bind_data(const weir_bind *b, weir_layer_phase when, level *v)
 {
-    weir_use use[] = {{WEIR_ARG_DIFF_DST, v->loop->gates, v->wide},
-                      {WEIR_ARG_WEIGHTS, v->param[0].data, v->param[0].plain},
-                      {WEIR_ARG_DIFF_SRC, v->dx, v->in}};
-    weir_op *op;
+    weir_bind_use use[] = {{WEIR_DNN_ARG_DIFF_DST, v->loop->gates, v->wide},
+                           {WEIR_DNN_ARG_WEIGHTS, v->param[0].data, v->param[0].plain},
+                           {WEIR_DNN_ARG_DIFF_SRC, v->dx, v->in}};
+    weir_dnn_op *op;
 
-    WEIR_TRY(weir_dnn_dense(b->dnn, WEIR_DO_BACK_DATA, &v->input, v->forward, &op));
+    WEIR_TRY(weir_dnn_dense(b->dnn, WEIR_DNN_DO_BACK_DATA, &v->input, v->forward, &op));
     return weir_bind_op(b, when, op, use, 3);
 }
 
@@ -263,7 +263,7 @@ static weir_err bind_lstm(void *self, const weir_bind *b)
     for (int k = (int)l->layers - 1; k >= 0; k--) {
         WEIR_TRY(bind_weights(b, &level[k]));
         if (level[k].dx)
-            WEIR_TRY(bind_data(b, k ? WEIR_BACK_WEIGHTS : WEIR_BACK_DATA, &level[k]));
+            WEIR_TRY(bind_data(b, k ? WEIR_LAYER_BACK_WEIGHTS : WEIR_LAYER_BACK_DATA, &level[k]));
     }
     return WEIR_OK;
 }

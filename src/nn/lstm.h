@@ -23,17 +23,17 @@ typedef struct weir_lstm {
     weir_lstm_level level[WEIR_LSTM_LEVELS];
     /* State carried over batches. A stream's: of every level h, then c. */
     uint64_t first, count, total;
-    bool told;         /* by weir_model_streams; else room is made for the largest batch */
-    float *now, *next; /* as the last commit left it, and as this step will */
-    bool *wrote;       /* which streams this step has had */
-    float *test;       /* of passes that do not train, by place in the batch */
+    bool streams_known; /* by weir_model_streams; else room is made for the largest batch */
+    float *now, *next;  /* as the last commit left it, and as this step will */
+    bool *wrote;        /* which streams this step has had */
+    float *test;        /* of passes that do not train, by place in the batch */
     int64_t tests;
 } weir_lstm;
 
 /* One level, for one batch size. */
 typedef struct weir_lstm_bound {
     weir_lstm *self;
-    const weir_run *run;
+    const weir_layer_run *run;
     int level;
     int64_t n, length;
     const weir_mem *weight; /* W_hh, plain */

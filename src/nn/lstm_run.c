@@ -1,7 +1,7 @@
 /* lstm_run.c - the loop over time. */
 #include "nn/kernels.h"
 #include "nn/lstm.h"
-#include "nn/share.h"
+#include "nn/parallel.h"
 #include <string.h>
 
 enum { CHUNK = 24 }; /* rows of a tile on the stack */
@@ -43,7 +43,7 @@ static void pack_back(void *arg, int64_t from, int64_t to)
 static void repack(weir_lstm_bound *b, unsigned *at, void (*pack)(void *, int64_t, int64_t))
 {
     if (*at != b->weight->version + 1)
-        weir_share(weir_units(b->self->out), 1, pack, b);
+        weir_parallel_for(weir_units(b->self->out), 1, pack, b);
     *at = b->weight->version + 1;
 }
 
@@ -69,7 +69,7 @@ static weir_err check_streams(const weir_lstm_bound *b)
     weir_lstm *l = b->self;
     const weir_pass *pass = &b->run->pass;
 
-    if (!has_streams(b) && (l->told || !pass->fresh))
+    if (!has_streams(b) && (l->streams_known || !pass->fresh))
         return weir_fail(
             WEIR_FAILED,
             "a batch of %lld streams from number %llu on, and this worker has %llu from %llu on",
@@ -172,7 +172,7 @@ weir_err weir_lstm_forward(void *arg)
     repack(b, &b->self->level[b->level].ahead_at, pack_ahead);
     WEIR_TRY(begin(b));
     for (b->t = 0; b->t < b->length; b->t++)
-        weir_share(weir_units(b->self->out), 1, forward_units, b);
+        weir_parallel_for(weir_units(b->self->out), 1, forward_units, b);
     end(b);
     return WEIR_OK;
 }
@@ -248,6 +248,6 @@ weir_err weir_lstm_back(void *arg)
     repack(b, &b->self->level[b->level].back_at, pack_back);
     memset(b->dc->at, 0, (size_t)(b->n * b->self->out) * sizeof(float));
     for (b->t = b->length - 1; b->t >= 0; b->t--)
-        weir_share(weir_units(b->self->out), 1, back_units, b);
+        weir_parallel_for(weir_units(b->self->out), 1, back_units, b);
     return WEIR_OK;
 }

@@ -4,7 +4,7 @@
 #include "core/rng.h"
 #include "core/vec.h"
 #include "nn/model_inside.h"
-#include "nn/share.h"
+#include "nn/parallel.h"
 #include "nn/zoo.h"
 #include <stdlib.h>
 #include <string.h>
@@ -175,14 +175,14 @@ static weir_err grow_pool(weir_model *m, size_t bytes)
             return weir_fail_nomem(bytes);
         m->block_bytes = bytes;
     }
-    for (weir_plan *p = m->plans; p; p = p->next)
-        weir_plan_settle(p, m->block);
+    for (weir_engine_plan *p = m->plans; p; p = p->next)
+        weir_engine_plan_attach(p, m->block);
     return WEIR_OK;
 }
 
-weir_plan *weir_model_plan(const weir_model *m, int n)
+weir_engine_plan *weir_model_plan(const weir_model *m, int n)
 {
-    weir_plan *p = m->plans;
+    weir_engine_plan *p = m->plans;
 
     while (p && p->n != n)
         p = p->next;
@@ -191,16 +191,16 @@ weir_plan *weir_model_plan(const weir_model *m, int n)
 
 weir_err weir_model_prepare(weir_model *m, int n)
 {
-    weir_plan *p;
+    weir_engine_plan *p;
 
     if (n < 0 || n > m->room)
         return weir_fail(WEIR_FAILED, "a batch of %d samples: the model was opened for up to %d", n,
                          m->room);
     if (!n || weir_model_plan(m, n))
         return WEIR_OK;
-    WEIR_TRY(weir_plan_make(&m->engine, n, false, &p));
+    WEIR_TRY(weir_engine_plan_make(&m->engine, n, false, &p));
     WEIR_TRY(grow_pool(m, p->bytes));
-    weir_plan_settle(p, m->block);
+    weir_engine_plan_attach(p, m->block);
     p->next = m->plans;
     m->plans = p;
     return WEIR_OK;
@@ -218,7 +218,7 @@ static void begin_still(weir_model *m, const weir_pass *pass)
 }
 
 /* What layers do in a phase where there are no samples. */
-static weir_err idle(weir_model *m, const weir_node *node, weir_when phase)
+static weir_err idle(weir_model *m, const weir_node *node, weir_layer_phase phase)
 {
     weir_param param[WEIR_LAYER_WEIGHTS];
 
@@ -237,12 +237,12 @@ static weir_err check_halt(const weir_model *m)
                : WEIR_OK;
 }
 
-static weir_err run_forward(weir_model *m, weir_plan *p)
+static weir_err run_forward(weir_model *m, weir_engine_plan *p)
 {
     for (int i = 0; i < m->graph->nodes; i++) {
         WEIR_TRY(check_halt(m));
-        WEIR_TRY(p ? weir_stage_run(&p->stage[i], WEIR_FORWARD)
-                   : idle(m, &m->graph->node[i], WEIR_FORWARD));
+        WEIR_TRY(p ? weir_layer_steps_run(&p->stage[i], WEIR_LAYER_FORWARD)
+                   : idle(m, &m->graph->node[i], WEIR_LAYER_FORWARD));
     }
     return WEIR_OK;
 }
@@ -259,7 +259,7 @@ weir_err weir_model_forward(weir_model *m, const weir_model_batch *batch, const 
                             weir_score *score)
 {
     const weir_score *got = &m->engine.run.score;
-    weir_plan *p = NULL;
+    weir_engine_plan *p = NULL;
 
     m->last = NULL;
     m->empty = batch->n == 0;
@@ -268,7 +268,7 @@ weir_err weir_model_forward(weir_model *m, const weir_model_batch *batch, const 
                          m->name);
     WEIR_TRY(weir_model_prepare(m, batch->n));
     m->engine.run =
-        (weir_run){.batch = *batch, .pass = *pass, .sum = m->sum, .sum_arg = m->sum_arg};
+        (weir_layer_run){.batch = *batch, .pass = *pass, .sum = m->sum, .sum_arg = m->sum_arg};
     if ((p = weir_model_plan(m, batch->n)))
         weir_mem_point(p->input.data, (void *)(uintptr_t)find_input(m, batch));
     if (pass->training)
@@ -293,24 +293,25 @@ static void add_gradients(weir_model *m, const weir_node *node, bool adds)
 }
 
 /* One layer's part of backward; p NULL: there are no samples. */
-static weir_err back_node(weir_model *m, const weir_plan *p, int i, bool add,
+static weir_err back_node(weir_model *m, const weir_engine_plan *p, int i, bool add,
                           void (*ready)(void *, int), void *arg)
 {
     const weir_node *node = &m->graph->node[i];
 
-    WEIR_TRY(p ? weir_stage_run(&p->stage[i], WEIR_BACK_WEIGHTS)
-               : idle(m, node, WEIR_BACK_WEIGHTS));
+    WEIR_TRY(p ? weir_layer_steps_run(&p->stage[i], WEIR_LAYER_BACK_WEIGHTS)
+               : idle(m, node, WEIR_LAYER_BACK_WEIGHTS));
     if (p && !m->exact)
         add_gradients(m, node, add);
     if (ready && node->ready >= 0)
         ready(arg, node->ready);
-    return p ? weir_stage_run(&p->stage[i], WEIR_BACK_DATA) : idle(m, node, WEIR_BACK_DATA);
+    return p ? weir_layer_steps_run(&p->stage[i], WEIR_LAYER_BACK_DATA)
+             : idle(m, node, WEIR_LAYER_BACK_DATA);
 }
 
 weir_err weir_model_backward(weir_model *m, float scale, bool add, void (*ready)(void *arg, int k),
                              void *arg)
 {
-    weir_plan *p = m->last;
+    weir_engine_plan *p = m->last;
 
     if (!m->grad || (!m->empty && !p) || !m->engine.run.pass.training)
         return weir_fail(WEIR_FAILED,
@@ -331,4 +332,4 @@ weir_err weir_model_backward(weir_model *m, float scale, bool add, void (*ready)
     return WEIR_OK;
 }
 
-void weir_model_threads(int threads) { weir_share_threads(threads); }
+void weir_model_threads(int threads) { weir_parallel_threads(threads); }

@@ -2,7 +2,7 @@
 #ifndef WEIR_NN_MODEL_INSIDE_H
 #define WEIR_NN_MODEL_INSIDE_H
 #include "nn/model.h"
-#include "nn/plan.h"
+#include "nn/engine_plan.h"
 
 struct weir_model {
     const char *name;
@@ -11,8 +11,9 @@ struct weir_model {
     int room;
     float *param, *grad;
     double *exact; /* in place of grad; NULL: not exact mode */
-    weir_plan *plans;
-    weir_plan *last;  /* whose activations are in the pool, with what backward needs; NULL: none */
+    weir_engine_plan *plans;
+    weir_engine_plan
+        *last;        /* whose activations are in the pool, with what backward needs; NULL: none */
     bool empty;       /* the last forward had no samples */
     weir_arena *pool; /* one block for the activations of all plans */
     void *block;
@@ -27,5 +28,5 @@ struct weir_model {
 };
 
 /* The plan for batches of n; NULL: there is none yet. */
-weir_plan *weir_model_plan(const weir_model *, int n);
+weir_engine_plan *weir_model_plan(const weir_model *, int n);
 #endif

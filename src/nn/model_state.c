@@ -91,12 +91,12 @@ static bool all_finite(const weir_mem *m)
 
 /* A relu makes 0 of a NaN (oneDNN's way), so a layer with one on its way out is known by its
  * weights. */
-static bool stage_is_finite(const weir_model *m, const weir_stage *s)
+static bool stage_is_finite(const weir_model *m, const weir_layer_steps *s)
 {
     for (int k = 0; k < s->node->weights; k++)
         if (!all_finite(m->engine.param[s->node->tensor[k]].data))
             return false;
-    if (weir_stage_run(s, WEIR_FORWARD))
+    if (weir_layer_steps_run(s, WEIR_LAYER_FORWARD))
         return false;
     return s->out.data ? all_finite(s->out.data) : isfinite(m->engine.run.score.loss);
 }
@@ -105,7 +105,7 @@ static bool stage_is_finite(const weir_model *m, const weir_stage *s)
  * forward pass runs once more. */
 const char *weir_model_blame(weir_model *m)
 {
-    weir_plan *p = m->empty ? NULL : weir_model_plan(m, m->engine.run.batch.n);
+    weir_engine_plan *p = m->empty ? NULL : weir_model_plan(m, m->engine.run.batch.n);
 
     if (!p)
         return NULL;

@@ -3,7 +3,7 @@
 
 /* For one batch size. */
 typedef struct bound {
-    weir_run *run;
+    weir_layer_run *run;
     weir_mem *y, *dy; /* dy NULL: nobody wants it */
     int64_t n, targets;
 } bound;
@@ -63,9 +63,10 @@ static weir_err bind_mse(void *self, const weir_bind *b)
     if (!s)
         return weir_fail_nomem(sizeof *s);
     *s = (bound){b->run, b->in->data, b->in->grad, b->in->shape.dim[0], b->in->shape.dim[1]};
-    WEIR_TRY(weir_bind_loop(b, WEIR_FORWARD, forward, s, (weir_mem *[]){s->y, NULL}));
-    return s->dy ? weir_bind_loop(b, WEIR_BACK_DATA, back, s, (weir_mem *[]){s->y, s->dy, NULL})
-                 : WEIR_OK;
+    WEIR_TRY(weir_bind_loop(b, WEIR_LAYER_FORWARD, forward, s, (weir_mem *[]){s->y, NULL}));
+    return s->dy
+               ? weir_bind_loop(b, WEIR_LAYER_BACK_DATA, back, s, (weir_mem *[]){s->y, s->dy, NULL})
+               : WEIR_OK;
 }
 
 const weir_layer weir_layer_mse = {

@@ -25,11 +25,11 @@ typedef struct statement {
 } statement;
 
 /* A repeat that is being walked. */
-typedef struct turn {
+typedef struct repetition {
     int64_t number;
     const char *numbers;
     int nest;
-} turn;
+} repetition;
 
 typedef struct reader {
     weir_netfile *file;
@@ -109,7 +109,7 @@ static weir_err split_text(reader *r, const char *text, size_t n)
 
 /* ---- values ---- */
 
-static weir_err evaluate(const reader *r, const statement *s, int word, const turn *t,
+static weir_err evaluate(const reader *r, const statement *s, int word, const repetition *t,
                          int64_t *value)
 {
     weir_scope scope = {r->file->size, r->file->sizes, t->number};
@@ -132,10 +132,11 @@ static bool put_turns(const char *word, const char *turns, char *text, size_t ro
     return n < room;
 }
 
-weir_err weir_netfile_value(const weir_netfile *f, const weir_net_line *l, const weir_net_option *o,
-                            bool whole_number, char *text, size_t room)
+weir_err weir_netfile_value(const weir_netfile *f, const weir_netfile_line *l,
+                            const weir_netfile_option *o, bool whole_number, char *text,
+                            size_t room)
 {
-    weir_scope scope = {f->size, l->sizes, l->turn};
+    weir_scope scope = {f->size, l->sizes, l->repetition};
     int64_t value;
     size_t at = 0;
     weir_err err;
@@ -191,7 +192,7 @@ static weir_err change_size(const reader *r, weir_size *size, const char *value,
     return WEIR_OK;
 }
 
-static weir_err size_line(reader *r, const statement *s, const turn *t)
+static weir_err size_line(reader *r, const statement *s, const repetition *t)
 {
     weir_size *size = &r->file->size[r->file->sizes];
     size_t len;
@@ -252,10 +253,11 @@ static weir_err check_changed(const reader *r)
 
 /* ---- layers ---- */
 
-static weir_err split_options(const reader *r, const statement *s, int from, weir_net_option **out)
+static weir_err split_options(const reader *r, const statement *s, int from,
+                              weir_netfile_option **out)
 {
     int n = s->words - from;
-    weir_net_option *o = WEIR_NEW(r->arena, weir_net_option, n);
+    weir_netfile_option *o = WEIR_NEW(r->arena, weir_netfile_option, n);
 
     if (!o)
         return weir_fail_nomem((size_t)n * sizeof *o);
@@ -267,8 +269,8 @@ static weir_err split_options(const reader *r, const statement *s, int from, wei
         if (!(key = weir_copy_text(r->arena, word)))
             return weir_fail_nomem(strlen(word));
         key[equals - word] = 0;
-        o[i] = (weir_net_option){key, equals + 1, s->col[from + i],
-                                 s->col[from + i] + (int)(equals - word) + 1};
+        o[i] = (weir_netfile_option){key, equals + 1, s->col[from + i],
+                                     s->col[from + i] + (int)(equals - word) + 1};
         for (int k = 0; k < i; k++)
             if (!strcmp(o[k].key, key))
                 return fail_at(r, s, from + i, "this option is there already");
@@ -278,8 +280,8 @@ static weir_err split_options(const reader *r, const statement *s, int from, wei
 }
 
 /* The name that the line gives, or the kind and its running number. */
-static weir_err name_layer(const reader *r, const statement *s, const turn *t, bool given,
-                           weir_net_line *l)
+static weir_err name_layer(const reader *r, const statement *s, const repetition *t, bool given,
+                           weir_netfile_line *l)
 {
     char name[MAX_NAME];
     uint64_t kind = l->kind_hash = weir_hash(s->word[0], strlen(s->word[0]), 0);
@@ -303,21 +305,21 @@ static weir_err name_layer(const reader *r, const statement *s, const turn *t, b
     return (l->name = weir_copy_text(r->arena, name)) ? WEIR_OK : weir_fail_nomem(sizeof name);
 }
 
-static weir_err layer_line(reader *r, const statement *s, const turn *t)
+static weir_err layer_line(reader *r, const statement *s, const repetition *t)
 {
     bool given = s->words > 1 && !strchr(s->word[1], '=');
-    weir_net_line *l = &r->file->line[r->file->lines];
-    weir_net_option *option = NULL;
+    weir_netfile_line *l = &r->file->line[r->file->lines];
+    weir_netfile_option *option = NULL;
 
     if (!is_word(s->word[0], "_-"))
         return fail_at(r, s, 0, "a line begins with a kind of layer, size, repeat, end or bench");
     if (r->file->lines == MAX_LINES)
         return fail_at(r, s, 0, "the model has too many layers");
-    *l = (weir_net_line){.kind = s->word[0],
-                         .line = s->line,
-                         .col = s->col[0],
-                         .turn = t->number,
-                         .turns = t->numbers};
+    *l = (weir_netfile_line){.kind = s->word[0],
+                             .line = s->line,
+                             .col = s->col[0],
+                             .repetition = t->number,
+                             .turns = t->numbers};
     l->sizes = r->file->sizes;
     WEIR_TRY(name_layer(r, s, t, given, l));
     WEIR_TRY(split_options(r, s, 1 + given, &option));
@@ -327,7 +329,7 @@ static weir_err layer_line(reader *r, const statement *s, const turn *t)
     return WEIR_OK;
 }
 
-static weir_err bench_line(reader *r, const statement *s, const turn *t)
+static weir_err bench_line(reader *r, const statement *s, const repetition *t)
 {
     if (s->words != 2 || t->number || r->file->bench)
         return fail_at(r, s, 0,
@@ -355,9 +357,9 @@ static void pair_repeats(reader *r)
         next = r->statement[open].end, r->statement[open].end = 0;
 }
 
-static weir_err walk(reader *r, int from, int to, const turn *t);
+static weir_err walk(reader *r, int from, int to, const repetition *t);
 
-static weir_err repeat(reader *r, int at, int end, const turn *outer)
+static weir_err repeat(reader *r, int at, int end, const repetition *outer)
 {
     const statement *s = &r->statement[at];
     int64_t times;
@@ -375,7 +377,7 @@ static weir_err repeat(reader *r, int at, int end, const turn *outer)
         return fail_at(r, s, 1, "a repeat cannot run less than 0 times");
     for (int64_t k = 1; k <= times; k++) {
         char numbers[MAX_NAME];
-        turn t = {.number = k, .nest = outer->nest + 1};
+        repetition t = {.number = k, .nest = outer->nest + 1};
         snprintf(numbers, sizeof numbers, "%s%s%lld", outer->numbers ? outer->numbers : "",
                  outer->numbers ? "." : "", (long long)k);
         if (++r->turns > MAX_TURNS)
@@ -387,7 +389,7 @@ static weir_err repeat(reader *r, int at, int end, const turn *outer)
     return WEIR_OK;
 }
 
-static weir_err walk(reader *r, int from, int to, const turn *t)
+static weir_err walk(reader *r, int from, int to, const repetition *t)
 {
     for (int i = from; i < to; i++) {
         const statement *s = &r->statement[i];
@@ -415,13 +417,13 @@ weir_err weir_netfile_read(const char *path, const char *text, size_t n, const c
 
     if (!f || !(f->path = weir_copy_text(arena, path)) ||
         !(f->size = WEIR_NEW(arena, weir_size, MAX_SIZES)) ||
-        !(f->line = WEIR_NEW(arena, weir_net_line, MAX_LINES)))
+        !(f->line = WEIR_NEW(arena, weir_netfile_line, MAX_LINES)))
         return weir_fail_nomem(MAX_LINES * sizeof *f->line);
     f->size[f->sizes++] = (weir_size){"classes", classes};
     WEIR_TRY(split_text(&r, text, n));
     WEIR_TRY(check_changed(&r));
     pair_repeats(&r);
-    WEIR_TRY(walk(&r, 0, r.statements, &(turn){0}));
+    WEIR_TRY(walk(&r, 0, r.statements, &(repetition){0}));
     *out = f;
     return WEIR_OK;
 }

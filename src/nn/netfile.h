@@ -19,27 +19,27 @@
 #include "nn/expr.h"
 
 /* key=value; what stood there, before % and sizes are put in. */
-typedef struct weir_net_option {
+typedef struct weir_netfile_option {
     const char *key, *value;
     int col, value_col;
-} weir_net_option;
+} weir_netfile_option;
 
 /* One layer. */
-typedef struct weir_net_line {
+typedef struct weir_netfile_line {
     const char *kind, *name;
     uint64_t kind_hash, name_hash; /* so that files with thousands of layers are read in no time */
     int line, col;
-    const weir_net_option *option;
+    const weir_netfile_option *option;
     int options;
-    int64_t turn;      /* 0: not in a repeat */
-    const char *turns; /* "2.1"; NULL: not in a repeat */
-    int sizes;         /* how many of the file's sizes stand above it */
-} weir_net_line;
+    int64_t repetition; /* 0: not in a repeat */
+    const char *turns;  /* "2.1"; NULL: not in a repeat */
+    int sizes;          /* how many of the file's sizes stand above it */
+} weir_netfile_line;
 
 typedef struct weir_netfile {
     const char *path;
     const char *bench; /* NULL: no such line */
-    weir_net_line *line;
+    weir_netfile_line *line;
     int lines;
     weir_size *size; /* the first is `classes` */
     int sizes;
@@ -51,8 +51,9 @@ weir_err weir_netfile_read(const char *path, const char *text, size_t n, const c
                            int64_t classes, weir_arena *, weir_netfile **);
 /* An option's value as the layer's option table wants it: the expression's value, or the word with
  * % put in. */
-weir_err weir_netfile_value(const weir_netfile *, const weir_net_line *, const weir_net_option *,
-                            bool whole_number, char *text, size_t room);
+weir_err weir_netfile_value(const weir_netfile *, const weir_netfile_line *,
+                            const weir_netfile_option *, bool whole_number, char *text,
+                            size_t room);
 /* Puts "path:line:col" in front of the sentence that is there. */
 weir_err weir_netfile_at(const weir_netfile *, weir_err, int line, int col);
 #endif

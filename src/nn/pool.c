@@ -37,23 +37,23 @@ weir_err weir_pool_bind(const weir_bind *b, weir_pool_desc s)
     weir_act *in = b->in, *out = b->out;
     const weir_layout *work;
     weir_mem *won;
-    weir_op *forward, *back;
+    weir_dnn_op *forward, *back;
 
     s.out = out->shape;
     s.layout = in->layout;
-    WEIR_TRY(weir_dnn_pool(b->dnn, WEIR_DO_FORWARD, &s, NULL, &forward));
-    WEIR_TRY(weir_bind_out(b, weir_op_layout(forward, WEIR_ARG_DST)));
-    work = weir_op_layout(forward, WEIR_ARG_WORKSPACE);
+    WEIR_TRY(weir_dnn_pool(b->dnn, WEIR_DNN_DO_FORWARD, &s, NULL, &forward));
+    WEIR_TRY(weir_bind_out(b, weir_dnn_op_layout(forward, WEIR_DNN_ARG_DST)));
+    work = weir_dnn_op_layout(forward, WEIR_DNN_ARG_WORKSPACE);
     WEIR_TRY(weir_bind_mem(b, work ? weir_layout_bytes(work) : 0, &won));
-    weir_use use[] = {{WEIR_ARG_SRC, in->data, in->layout},
-                      {WEIR_ARG_DST, out->data, out->layout},
-                      {WEIR_ARG_WORKSPACE, won, work}};
-    WEIR_TRY(weir_bind_op(b, WEIR_FORWARD, forward, use, work ? 3 : 2));
+    weir_bind_use use[] = {{WEIR_DNN_ARG_SRC, in->data, in->layout},
+                           {WEIR_DNN_ARG_DST, out->data, out->layout},
+                           {WEIR_DNN_ARG_WORKSPACE, won, work}};
+    WEIR_TRY(weir_bind_op(b, WEIR_LAYER_FORWARD, forward, use, work ? 3 : 2));
     if (!in->grad)
         return WEIR_OK;
-    weir_use to_data[] = {{WEIR_ARG_DIFF_DST, out->grad, out->layout},
-                          {WEIR_ARG_DIFF_SRC, in->grad, in->layout},
-                          {WEIR_ARG_WORKSPACE, won, work}};
-    WEIR_TRY(weir_dnn_pool(b->dnn, WEIR_DO_BACK_DATA, &s, forward, &back));
-    return weir_bind_op(b, WEIR_BACK_DATA, back, to_data, work ? 3 : 2);
+    weir_bind_use to_data[] = {{WEIR_DNN_ARG_DIFF_DST, out->grad, out->layout},
+                               {WEIR_DNN_ARG_DIFF_SRC, in->grad, in->layout},
+                               {WEIR_DNN_ARG_WORKSPACE, won, work}};
+    WEIR_TRY(weir_dnn_pool(b->dnn, WEIR_DNN_DO_BACK_DATA, &s, forward, &back));
+    return weir_bind_op(b, WEIR_LAYER_BACK_DATA, back, to_data, work ? 3 : 2);
 }

@@ -3,7 +3,7 @@
  * is. */
 #include "core/vec.h"
 #include "nn/exact.h"
-#include "nn/share.h"
+#include "nn/parallel.h"
 #include <string.h>
 
 typedef struct bound {
@@ -42,7 +42,7 @@ static void add_table(void *arg, int64_t from, int64_t to)
 
 static weir_err forward(void *arg)
 {
-    weir_share(((bound *)arg)->samples, 1, add_table, arg);
+    weir_parallel_for(((bound *)arg)->samples, 1, add_table, arg);
     return WEIR_OK;
 }
 
@@ -60,7 +60,7 @@ static void sum_samples(void *arg, int64_t from, int64_t to)
 
 static weir_err back(void *arg)
 {
-    weir_share(((bound *)arg)->floats, 1024, sum_samples, arg);
+    weir_parallel_for(((bound *)arg)->floats, 1024, sum_samples, arg);
     return WEIR_OK;
 }
 
@@ -80,14 +80,15 @@ static weir_err bind_position(void *self, const weir_bind *b)
     *s = (bound){in->data,         out->data,        out->grad, b->param[0].data,
                  b->param[0].grad, in->shape.dim[0], 0};
     s->floats = in->shape.dim[1] * in->shape.dim[2];
-    WEIR_TRY(weir_bind_loop(b, WEIR_FORWARD, forward, s, (weir_mem *[]){s->x, s->y, NULL}));
+    WEIR_TRY(weir_bind_loop(b, WEIR_LAYER_FORWARD, forward, s, (weir_mem *[]){s->x, s->y, NULL}));
     WEIR_TRY(b->exact ? weir_exact_rows(b, b->param[0].exact, s->dy, s->samples, s->floats)
-                      : weir_bind_loop(b, WEIR_BACK_WEIGHTS, back, s, (weir_mem *[]){s->dy, NULL}));
+                      : weir_bind_loop(b, WEIR_LAYER_BACK_WEIGHTS, back, s,
+                                       (weir_mem *[]){s->dy, NULL}));
     if (!in->grad)
         return WEIR_OK;
     if (weir_bind_same(b, out->grad, in->grad))
         return out->shared = true, WEIR_OK;
-    return weir_bind_copy(b, WEIR_BACK_DATA, in->grad, out->grad);
+    return weir_bind_copy(b, WEIR_LAYER_BACK_DATA, in->grad, out->grad);
 }
 
 const weir_layer weir_layer_position = {

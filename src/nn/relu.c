@@ -5,7 +5,7 @@
 static weir_err bind_relu(void *self, const weir_bind *b)
 {
     (void)self;
-    return weir_bind_curve(b, WEIR_RELU);
+    return weir_bind_elementwise(b, WEIR_ELEMENTWISE_RELU);
 }
 
 const weir_layer weir_layer_relu = {

@@ -3,7 +3,7 @@
  * numbers of it; backward makes the gradient of it, in its place where it may. */
 #include "nn/kernels.h"
 #include "nn/layer.h"
-#include "nn/share.h"
+#include "nn/parallel.h"
 #include <math.h>
 
 /* What forward keeps of a row: its largest value and the inverse of the sum of exponentials; and
@@ -16,7 +16,7 @@ typedef struct row {
 
 /* For one batch size. */
 typedef struct bound {
-    weir_run *run;
+    weir_layer_run *run;
     weir_mem *x, *dx, *row; /* dx NULL: nobody wants it */
     int64_t n, classes;
 } bound;
@@ -84,7 +84,7 @@ static weir_err forward(void *arg)
                 WEIR_INVALID,
                 "row %lld of the batch has the label %d, and the model has %lld classes",
                 (long long)i, label[i], (long long)b->classes);
-    weir_share(b->n, 4, score_rows, arg);
+    weir_parallel_for(b->n, 4, score_rows, arg);
     for (int64_t i = 0; i < b->n; i++) {
         b->run->score.loss += r[i].loss;
         b->run->score.right += r[i].right;
@@ -110,7 +110,7 @@ static void back_rows(void *arg, int64_t from, int64_t to)
 
 static weir_err back(void *arg)
 {
-    weir_share(((bound *)arg)->n, 4, back_rows, arg);
+    weir_parallel_for(((bound *)arg)->n, 4, back_rows, arg);
     return WEIR_OK;
 }
 
@@ -127,12 +127,13 @@ static weir_err bind_softmax(void *self, const weir_bind *b)
                  .classes = b->in->shape.dim[b->in->shape.dims - 1]};
     s->n = weir_shape_count(&b->in->shape, INT64_MAX) / s->classes;
     WEIR_TRY(weir_bind_mem(b, (size_t)s->n * sizeof(row), &s->row));
-    WEIR_TRY(weir_bind_loop(b, WEIR_FORWARD, forward, s, (weir_mem *[]){s->x, s->row, NULL}));
+    WEIR_TRY(weir_bind_loop(b, WEIR_LAYER_FORWARD, forward, s, (weir_mem *[]){s->x, s->row, NULL}));
     if (!s->dx)
         return WEIR_OK;
     if (b->in->yields)
         weir_bind_same(b, s->x, s->dx);
-    return weir_bind_loop(b, WEIR_BACK_DATA, back, s, (weir_mem *[]){s->x, s->row, s->dx, NULL});
+    return weir_bind_loop(b, WEIR_LAYER_BACK_DATA, back, s,
+                          (weir_mem *[]){s->x, s->row, s->dx, NULL});
 }
 
 const weir_layer weir_layer_softmax = {

@@ -4,7 +4,7 @@
 static weir_err bind_tanh(void *self, const weir_bind *b)
 {
     (void)self;
-    return weir_bind_curve(b, WEIR_TANH);
+    return weir_bind_elementwise(b, WEIR_ELEMENTWISE_TANH);
 }
 
 const weir_layer weir_layer_tanh = {

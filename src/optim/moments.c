@@ -13,9 +13,9 @@ weir_err weir_moments_init(void *self, const weir_bucket *b, weir_arena *a)
     return s->m && s->v ? WEIR_OK : weir_fail_nomem(2 * b->n * sizeof(float));
 }
 
-static weir_adam factors(const weir_moments *s, uint64_t t, double rate, float scale)
+static weir_vec_adam factors(const weir_moments *s, uint64_t t, double rate, float scale)
 {
-    return (weir_adam){
+    return (weir_vec_adam){
         .take1 = (float)(1 - s->beta1),
         .beta2 = (float)s->beta2,
         .take2 = (float)(1 - s->beta2),
@@ -30,7 +30,7 @@ void weir_moments_step(weir_moments *s, const weir_bucket *b, uint64_t step, dou
                        float scale, bool decoupled)
 {
     const weir_vec *vec = weir_vec_best();
-    weir_adam f = factors(s, step + 1, rate, scale);
+    weir_vec_adam f = factors(s, step + 1, rate, scale);
 
     for (const weir_view *v = b->view; v < b->view + b->views; v++) {
         double decay = v->tensor->decays ? s->decay : 0;

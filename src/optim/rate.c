@@ -77,6 +77,6 @@ double weir_rate_at(const weir_rate_use *u, double time)
     if (rest >= 0)
         return u->rate->at(u->self, rest, span);
     /* between the whole steps on both sides of the end it is no more than at the end */
-    double share = (time + 1) / (double)u->warmup;
-    return u->rate->at(u->self, 0, span) * (share < 1 ? share : 1);
+    double portion = (time + 1) / (double)u->warmup;
+    return u->rate->at(u->self, 0, span) * (portion < 1 ? portion : 1);
 }

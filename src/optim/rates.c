@@ -73,9 +73,9 @@ static double left(double time, uint64_t span)
     return time < (double)span ? 1 - time / (double)span : 0;
 }
 
-static double between(const slope *s, double share)
+static double between(const slope *s, double portion)
 {
-    return s->base.rate * share + s->floor * (1 - share);
+    return s->base.rate * portion + s->floor * (1 - portion);
 }
 
 /* cos(pi x / 2) for x in 0..1 by its series; cut after the term of order 22 the rest is below

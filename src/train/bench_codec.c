@@ -74,7 +74,7 @@ static weir_err open_trial(trial *t, const char *spec, size_t floats, weir_arena
     t->hold = weir_alloc_beside(arena, n * sizeof(float), t->pool);
     t->acc = WEIR_NEW(arena, float, n);
     t->msg = weir_alloc(arena, t->codec->bound(t->self));
-    t->feed.tile = WEIR_NEW(arena, float, WEIR_TILE);
+    t->feed.tile = WEIR_NEW(arena, float, WEIR_FEED_TILE);
     if (!t->pool || !t->held || !t->hold || !t->acc || !t->msg || !t->feed.tile)
         return weir_fail_nomem(4 * n * sizeof(float));
     for (size_t i = 0; i < n + POOL; i++)
@@ -89,7 +89,7 @@ static weir_err step(trial *t, int round)
     weir_rt *rt = weir_rt_threads();
     size_t n = t->bucket.n;
     bool residual = !t->codec->raw && ((const weir_feedback *)t->self)->residual;
-    weir_turn turn = {.step = (uint64_t)round, .epochs = 1e9};
+    weir_when when = {.step = (uint64_t)round, .epochs = 1e9};
     double begun;
 
     t->feed = (weir_feed){.n = n,
@@ -104,21 +104,21 @@ static weir_err step(trial *t, int round)
     memcpy(t->acc, t->feed.grad, n * sizeof(float));
     t->copy[round] = weir_now(rt) - begun;
     t->encode[round] = 0;
-    for (; turn.round < t->codec->rounds; turn.round++) {
+    for (; when.round < t->codec->rounds; when.round++) {
         begun = weir_now(rt);
-        WEIR_TRY(t->codec->encode(t->self, turn, &t->feed, t->msg, &t->len));
-        if (turn.round + 1 < t->codec->rounds)
-            WEIR_TRY(t->codec->absorb(t->self, turn, t->msg, t->len));
+        WEIR_TRY(t->codec->encode(t->self, when, &t->feed, t->msg, &t->len));
+        if (when.round + 1 < t->codec->rounds)
+            WEIR_TRY(t->codec->absorb(t->self, when, t->msg, t->len));
         t->encode[round] += weir_now(rt) - begun;
         t->sent += t->len;
     }
-    turn.round--;
+    when.round--;
     begun = weir_now(rt);
-    if (t->codec->settle && residual)
-        t->codec->settle(t->self, t->hold);
+    if (t->codec->take_sent && residual)
+        t->codec->take_sent(t->self, t->hold);
     t->encode[round] += weir_now(rt) - begun;
     begun = weir_now(rt);
-    WEIR_TRY(t->codec->decode(t->self, turn, t->msg, t->len, t->acc));
+    WEIR_TRY(t->codec->decode(t->self, when, t->msg, t->len, t->acc));
     t->decode[round] = (weir_now(rt) - begun) / (double)t->len;
     t->decoded += t->len;
     if (t->codec->keep)

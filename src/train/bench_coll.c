@@ -142,8 +142,8 @@ static weir_err reduce_rank(weir_net *net, void *arg)
     return err ? weir_fail(err, "%s", why) : WEIR_OK;
 }
 
-weir_err weir_bench_allreduce(const weir_settings *s, const weir_place *place, const char *coll,
-                              size_t floats, bool json, FILE *out)
+weir_err weir_bench_allreduce(const weir_settings *s, const weir_rank_info *rank_info,
+                              const char *coll, size_t floats, bool json, FILE *out)
 {
     reducing r = {.coll = coll, .floats = floats, .json = json, .out = out};
     weir_net_facts facts;
@@ -153,5 +153,5 @@ weir_err weir_bench_allreduce(const weir_settings *s, const weir_place *place, c
         return weir_fail(WEIR_MISFIT,
                          "--net %s: cost, draw and slow are of work, and bench allreduce has none",
                          s->net);
-    return weir_net_run(s->net, place, reduce_rank, &r);
+    return weir_net_run(s->net, rank_info, reduce_rank, &r);
 }

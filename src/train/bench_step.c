@@ -9,7 +9,7 @@
 
 enum { UNTIMED = 3, WATCHED = 1000 /* steps of which each worker's are told apart */ };
 
-double weir_peak_rss_mib(void)
+double weir_report_peak_rss_mib(void)
 {
     struct rusage use;
 
@@ -30,7 +30,7 @@ weir_err weir_bench_print(FILE *out, weir_json *line, bool json, const char *tex
 
 typedef struct stepping {
     const weir_settings *set;
-    const weir_place *place;
+    const weir_rank_info *rank_info;
     const weir_bench *bench;
     weir_trainer t;
 } stepping;
@@ -131,7 +131,7 @@ static weir_err report_steps(const weir_trainer *t, const weir_bench *b, const t
     weir_json_put_int(j, "threads", t->threads);
     weir_json_put_real(j, "step_ms", m->seconds / (double)b->steps * 1e3);
     weir_json_put_real(j, "samples_per_s", (double)m->samples / m->seconds);
-    weir_json_put_real(j, "peak_rss_mib", weir_peak_rss_mib());
+    weir_json_put_real(j, "peak_rss_mib", weir_report_peak_rss_mib());
     put_virtual(j, t, &facts);
     if (!strcmp(b->kind, "train"))
         put_train(j, t, b, m);
@@ -142,7 +142,7 @@ static weir_err report_steps(const weir_trainer *t, const weir_bench *b, const t
              b->kind, t->set->model, (long long)t->set->batch, t->mesh.all.size,
              t->mesh.all.size > 1 ? "s" : "", t->threads, t->threads > 1 ? "s" : "",
              m->seconds / (double)b->steps * 1e3, clock, (double)m->samples / m->seconds,
-             weir_peak_rss_mib());
+             weir_report_peak_rss_mib());
     return weir_bench_print(b->out, j, b->json, text);
 }
 
@@ -263,7 +263,7 @@ static weir_err time_rank(weir_comm *comm, void *arg)
 {
     stepping *s = arg;
 
-    s->t = (weir_trainer){.set = s->set, .place = s->place, .comm = comm};
+    s->t = (weir_trainer){.set = s->set, .rank_info = s->rank_info, .comm = comm};
     return time_steps(&s->t, s->bench);
 }
 
@@ -283,7 +283,8 @@ static weir_err steps_rank(weir_net *net, void *arg)
     return err;
 }
 
-weir_err weir_bench_run(const weir_settings *set, const weir_place *place, const weir_bench *bench)
+weir_err weir_bench_run(const weir_settings *set, const weir_rank_info *rank_info,
+                        const weir_bench *bench)
 {
     weir_settings s = *set;
     char data[256];
@@ -294,6 +295,6 @@ weir_err weir_bench_run(const weir_settings *set, const weir_place *place, const
     }
     s.steps = (int64_t)bench->steps + UNTIMED;
     s.epochs = 0;
-    return weir_net_run(s.net, place, steps_rank,
-                        &(stepping){.set = &s, .place = place, .bench = bench});
+    return weir_net_run(s.net, rank_info, steps_rank,
+                        &(stepping){.set = &s, .rank_info = rank_info, .bench = bench});
 }

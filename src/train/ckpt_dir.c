@@ -12,23 +12,23 @@
 #include <string.h>
 #include <unistd.h>
 
-weir_err weir_ckpt_path(const char *dir, const char *name, char path[WEIR_CKPT_PATH])
+weir_err weir_checkpoint_path(const char *dir, const char *name, char path[WEIR_CHECKPOINT_PATH])
 {
-    if ((size_t)snprintf(path, WEIR_CKPT_PATH, "%s/%s", dir, name) >= WEIR_CKPT_PATH)
+    if ((size_t)snprintf(path, WEIR_CHECKPOINT_PATH, "%s/%s", dir, name) >= WEIR_CHECKPOINT_PATH)
         return weir_fail(WEIR_USAGE, "%.100s...: the path is longer than %d bytes", dir,
-                         WEIR_CKPT_PATH - 1);
+                         WEIR_CHECKPOINT_PATH - 1);
     return WEIR_OK;
 }
 
-weir_err weir_ckpt_step_path(const char *out, uint64_t step, char path[WEIR_CKPT_PATH])
+weir_err weir_checkpoint_step_path(const char *out, uint64_t step, char path[WEIR_CHECKPOINT_PATH])
 {
     char name[32];
 
     snprintf(name, sizeof name, "step-%" PRIu64, step);
-    return weir_ckpt_path(out, name, path);
+    return weir_checkpoint_path(out, name, path);
 }
 
-bool weir_ckpt_is_step(const char *name, uint64_t *step)
+bool weir_checkpoint_is_step(const char *name, uint64_t *step)
 {
     char again[32];
 
@@ -39,9 +39,9 @@ bool weir_ckpt_is_step(const char *name, uint64_t *step)
     return !strcmp(name, again);
 }
 
-bool weir_ckpt_latest(const char *out, uint64_t *step)
+bool weir_checkpoint_latest(const char *out, uint64_t *step)
 {
-    char path[WEIR_CKPT_PATH], target[64];
+    char path[WEIR_CHECKPOINT_PATH], target[64];
     ssize_t n;
 
     if (snprintf(path, sizeof path, "%s/latest", out) >= (int)sizeof path)
@@ -50,7 +50,7 @@ bool weir_ckpt_latest(const char *out, uint64_t *step)
     if (n < 0)
         return false;
     target[n] = 0;
-    return weir_ckpt_is_step(target, step);
+    return weir_checkpoint_is_step(target, step);
 }
 
 /* ---- listing ---- */
@@ -77,13 +77,13 @@ typedef struct steps {
     size_t count, room;
 } steps;
 
-static weir_err note_step(void *arg, const char *out, const char *name)
+static weir_err record_step(void *arg, const char *out, const char *name)
 {
     steps *s = arg;
     uint64_t step;
 
     (void)out;
-    if (!weir_ckpt_is_step(name, &step))
+    if (!weir_checkpoint_is_step(name, &step))
         return WEIR_OK;
     if (s->count == s->room) {
         size_t room = s->room ? 2 * s->room : 16;
@@ -104,10 +104,10 @@ static int falling(const void *a, const void *b)
     return (x < y) - (x > y);
 }
 
-weir_err weir_ckpt_steps(const char *out, uint64_t **list, size_t *count)
+weir_err weir_checkpoint_steps(const char *out, uint64_t **list, size_t *count)
 {
     steps s = {0};
-    weir_err err = visit(out, note_step, &s);
+    weir_err err = visit(out, record_step, &s);
 
     if (err)
         return free(s.step), err;
@@ -118,10 +118,10 @@ weir_err weir_ckpt_steps(const char *out, uint64_t **list, size_t *count)
     return WEIR_OK;
 }
 
-bool weir_ckpt_any(const char *out)
+bool weir_checkpoint_any(const char *out)
 {
     steps s = {0};
-    bool any = !visit(out, note_step, &s) && s.count;
+    bool any = !visit(out, record_step, &s) && s.count;
 
     free(s.step);
     return any;
@@ -132,29 +132,30 @@ bool weir_ckpt_any(const char *out)
 /* 0, also if it was not there; else -1 and errno. */
 static int remove_file(const char *dir, const char *name)
 {
-    char path[WEIR_CKPT_PATH];
+    char path[WEIR_CHECKPOINT_PATH];
 
     if (snprintf(path, sizeof path, "%s/%s", dir, name) >= (int)sizeof path)
         return 0;
     return unlink(path) && errno != ENOENT ? -1 : 0;
 }
 
-void weir_ckpt_remove(const char *path)
+void weir_checkpoint_remove(const char *path)
 {
-    for (int i = 0; i < WEIR_CKPT_FILES; i++)
-        if (remove_file(path, weir_ckpt_file[i]))
+    for (int i = 0; i < WEIR_CHECKPOINT_FILES; i++)
+        if (remove_file(path, weir_checkpoint_file[i]))
             weir_log(WEIR_LOG_WARN, "checkpoint", "%s/%s cannot be removed: %s", path,
-                     weir_ckpt_file[i], strerror(errno));
+                     weir_checkpoint_file[i], strerror(errno));
     if (rmdir(path) && errno != ENOENT && errno != ENOTEMPTY && errno != EEXIST)
         weir_log(WEIR_LOG_WARN, "checkpoint", "%s cannot be removed: %s", path, strerror(errno));
 }
 
 static bool has_files(const char *path)
 {
-    char file[WEIR_CKPT_PATH];
+    char file[WEIR_CHECKPOINT_PATH];
 
-    for (int i = 0; i < WEIR_CKPT_FILES; i++)
-        if (snprintf(file, sizeof file, "%s/%s", path, weir_ckpt_file[i]) >= (int)sizeof file ||
+    for (int i = 0; i < WEIR_CHECKPOINT_FILES; i++)
+        if (snprintf(file, sizeof file, "%s/%s", path, weir_checkpoint_file[i]) >=
+                (int)sizeof file ||
             !weir_path_exists(file))
             return false;
     return true;
@@ -174,24 +175,24 @@ static weir_err remove_leftover(void *arg, const char *out, const char *name)
 /* Keeps it if it has its files and there is room for it. */
 static weir_err prune_one(const char *out, uint64_t step, int *room)
 {
-    char path[WEIR_CKPT_PATH];
+    char path[WEIR_CHECKPOINT_PATH];
 
-    WEIR_TRY(weir_ckpt_step_path(out, step, path));
+    WEIR_TRY(weir_checkpoint_step_path(out, step, path));
     if (*room > 0 && has_files(path))
         --*room;
     else
-        weir_ckpt_remove(path);
+        weir_checkpoint_remove(path);
     return WEIR_OK;
 }
 
-weir_err weir_ckpt_prune(const char *out, uint64_t step, int keep)
+weir_err weir_checkpoint_prune(const char *out, uint64_t step, int keep)
 {
     uint64_t *list;
     size_t count;
     int room = keep - 1;
     weir_err err = WEIR_OK;
 
-    WEIR_TRY(weir_ckpt_steps(out, &list, &count));
+    WEIR_TRY(weir_checkpoint_steps(out, &list, &count));
     for (size_t i = 0; !err && i < count; i++)
         if (list[i] < step)
             err = prune_one(out, list[i], &room);

@@ -10,7 +10,7 @@ enum { SHORT = 4096 };
 
 /* The one place that knows what each rule means to a checkpoint. Rank 0 saves, and all ranks read
  * the same file: fields that differ between workers are made whole before they come here
- * (gather.h), and streams are read by range. */
+ * (state_gather.h), and streams are read by range. */
 static weir_err check_rule(const char *name, weir_keep keep, bool loading)
 {
     static const char *const rule[] = {
@@ -29,15 +29,15 @@ static weir_err check_rule(const char *name, weir_keep keep, bool loading)
 
 typedef struct saver {
     weir_io io;
-    weir_st_list *list;
+    weir_safetensors_list *list;
     weir_arena *arena;
 } saver;
 
-static weir_err add(saver *s, const char *name, weir_st_type type, size_t at, const void *data,
-                    size_t n, size_t whole)
+static weir_err add(saver *s, const char *name, weir_safetensors_type type, size_t at,
+                    const void *data, size_t n, size_t whole)
 {
-    weir_st_tensor like = {.name = name, .type = type, .dims = 1, .dim = {(int64_t)whole}};
-    size_t size = weir_st_type_size(type), bytes = n * size;
+    weir_safetensors_tensor like = {.name = name, .type = type, .dims = 1, .dim = {(int64_t)whole}};
+    size_t size = weir_safetensors_type_size(type), bytes = n * size;
 
     if (bytes && bytes <= SHORT) {
         void *copy = weir_alloc(s->arena, bytes);
@@ -45,24 +45,24 @@ static weir_err add(saver *s, const char *name, weir_st_type type, size_t at, co
             return weir_fail_nomem(bytes);
         data = memcpy(copy, data, bytes);
     }
-    return weir_st_list_add(s->list, &like, at * size, data, bytes);
+    return weir_safetensors_list_add(s->list, &like, at * size, data, bytes);
 }
 
 static weir_err save_range(weir_io *io, const char *name, float *x, size_t at, size_t n,
                            size_t whole, weir_keep keep)
 {
     WEIR_TRY(check_rule(name, keep, false));
-    return add((saver *)io, name, WEIR_ST_F32, at, x, n, whole);
+    return add((saver *)io, name, WEIR_SAFETENSORS_F32, at, x, n, whole);
 }
 
 static weir_err save_u64(weir_io *io, const char *name, uint64_t *x, size_t n, weir_keep keep)
 {
     WEIR_TRY(check_rule(name, keep, false));
-    return add((saver *)io, name, WEIR_ST_U64, 0, x, n, n);
+    return add((saver *)io, name, WEIR_SAFETENSORS_U64, 0, x, n, n);
 }
 
-weir_err weir_ckpt_list_state(weir_st_list *list, weir_arena *arena,
-                              weir_err (*state)(void *, weir_io *), void *arg)
+weir_err weir_checkpoint_list_state(weir_safetensors_list *list, weir_arena *arena,
+                                    weir_err (*state)(void *, weir_io *), void *arg)
 {
     saver s = {.io = {.range = save_range, .u64 = save_u64}, .list = list, .arena = arena};
 
@@ -73,18 +73,19 @@ weir_err weir_ckpt_list_state(weir_st_list *list, weir_arena *arena,
 
 typedef struct loader {
     weir_io io;
-    const weir_st *st;
+    const weir_safetensors *st;
     const char *path;
     bool alike;
     bool *taken; /* by place in the file */
 } loader;
 
 /* The field as it is in the file, or NULL: it is left as it was. */
-static weir_err find(loader *l, const char *name, weir_st_type type, size_t whole, weir_keep keep,
-                     const weir_st_tensor **found)
+static weir_err find(loader *l, const char *name, weir_safetensors_type type, size_t whole,
+                     weir_keep keep, const weir_safetensors_tensor **found)
 {
     size_t count;
-    const weir_st_tensor *all = weir_st_tensors(l->st, &count), *t = weir_st_find(l->st, name);
+    const weir_safetensors_tensor *all = weir_safetensors_tensors(l->st, &count),
+                                  *t = weir_safetensors_find(l->st, name);
 
     WEIR_TRY(check_rule(name, keep, true));
     *found = NULL;
@@ -97,18 +98,20 @@ static weir_err find(loader *l, const char *name, weir_st_type type, size_t whol
                          "%s: state field %s is missing: it was saved with other settings "
                          "(--optim, --codec, --exchange, --model)",
                          l->path, name);
-    if (keep == WEIR_KEEP_STREAM && t->bytes != (uint64_t)whole * weir_st_type_size(type)) {
+    if (keep == WEIR_KEEP_STREAM &&
+        t->bytes != (uint64_t)whole * weir_safetensors_type_size(type)) {
         weir_log(WEIR_LOG_WARN, "checkpoint",
                  "%s: %s is of another number of streams (--batch has changed): it starts anew",
                  l->path, name);
         return WEIR_OK;
     }
-    if (t->type != type || t->bytes != (uint64_t)whole * weir_st_type_size(type))
+    if (t->type != type || t->bytes != (uint64_t)whole * weir_safetensors_type_size(type))
         return weir_fail(WEIR_MISFIT,
                          "%s: state field %s has %" PRIu64
                          " bytes of %s, where these settings want %zu of %s",
-                         l->path, name, t->bytes, weir_st_type_name(t->type),
-                         whole * weir_st_type_size(type), weir_st_type_name(type));
+                         l->path, name, t->bytes, weir_safetensors_type_name(t->type),
+                         whole * weir_safetensors_type_size(type),
+                         weir_safetensors_type_name(type));
     *found = t;
     return WEIR_OK;
 }
@@ -117,30 +120,30 @@ static weir_err load_range(weir_io *io, const char *name, float *x, size_t at, s
                            size_t whole, weir_keep keep)
 {
     loader *l = (loader *)io;
-    const weir_st_tensor *t;
+    const weir_safetensors_tensor *t;
 
-    WEIR_TRY(find(l, name, WEIR_ST_F32, whole, keep, &t));
-    return t ? weir_st_read(l->st, t, at * sizeof *x, x, n * sizeof *x) : WEIR_OK;
+    WEIR_TRY(find(l, name, WEIR_SAFETENSORS_F32, whole, keep, &t));
+    return t ? weir_safetensors_read(l->st, t, at * sizeof *x, x, n * sizeof *x) : WEIR_OK;
 }
 
 static weir_err load_u64(weir_io *io, const char *name, uint64_t *x, size_t n, weir_keep keep)
 {
     loader *l = (loader *)io;
-    const weir_st_tensor *t;
+    const weir_safetensors_tensor *t;
 
-    WEIR_TRY(find(l, name, WEIR_ST_U64, n, keep, &t));
-    return t ? weir_st_read(l->st, t, 0, x, n * sizeof *x) : WEIR_OK;
+    WEIR_TRY(find(l, name, WEIR_SAFETENSORS_U64, n, keep, &t));
+    return t ? weir_safetensors_read(l->st, t, 0, x, n * sizeof *x) : WEIR_OK;
 }
 
-weir_err weir_ckpt_read_state(const weir_st *st, const char *path, bool alike,
-                              const weir_ckpt_body *body, size_t *left)
+weir_err weir_checkpoint_read_state(const weir_safetensors *st, const char *path, bool alike,
+                                    const weir_checkpoint_body *body, size_t *left)
 {
     loader l = {.io = {.loading = true, .range = load_range, .u64 = load_u64},
                 .st = st,
                 .path = path,
                 .alike = alike};
     size_t count, rest = 0;
-    const weir_st_tensor *all = weir_st_tensors(st, &count);
+    const weir_safetensors_tensor *all = weir_safetensors_tensors(st, &count);
     weir_err err;
 
     if (!(l.taken = calloc(count + 1, sizeof *l.taken)))

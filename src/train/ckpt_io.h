@@ -10,10 +10,10 @@
 
 /* Lists what `state` has. Floats are not copied (short fields are, and may be a caller's
  * locals). */
-weir_err weir_ckpt_list_state(weir_st_list *, weir_arena *, weir_err (*state)(void *arg, weir_io *),
-                              void *arg);
+weir_err weir_checkpoint_list_state(weir_safetensors_list *, weir_arena *,
+                                    weir_err (*state)(void *arg, weir_io *), void *arg);
 /* Lets `state` read its fields. alike: the run has as many workers as the one that saved. *left:
  * fields that nobody asked for. */
-weir_err weir_ckpt_read_state(const weir_st *, const char *path, bool alike, const weir_ckpt_body *,
-                              size_t *left);
+weir_err weir_checkpoint_read_state(const weir_safetensors *, const char *path, bool alike,
+                                    const weir_checkpoint_body *, size_t *left);
 #endif

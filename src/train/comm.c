@@ -20,10 +20,10 @@ struct weir_line {
     weir_comm *comm;
     weir_line *next;
     char name[16];
-    weir_queue *jobs, *answers, *hands;
-    weir_fibre_task *fibre; /* NULL: the rank's first one serves it */
-    void (*hand)(void *);   /* what compute is asked to do while it waits */
-    void *hand_arg;
+    weir_queue *jobs, *answers, *returned;
+    weir_net_task *fibre; /* NULL: the rank's first one serves it */
+    void (*lent)(void *); /* what compute is asked to do while it waits */
+    void *lent_arg;
     job job[QUEUE]; /* reused in order */
     unsigned posted;
     atomic_uint done; /* by the comm task */
@@ -69,10 +69,10 @@ static weir_err wait_for_answer(weir_line *l)
 
     for (;;) {
         WEIR_TRY(weir_queue_get(l->answers, &done, WEIR_NEVER));
-        if (done != &l->hand)
+        if (done != &l->lent)
             return WEIR_OK;
-        l->hand(l->hand_arg);
-        WEIR_TRY(weir_queue_put(l->hands, l));
+        l->lent(l->lent_arg);
+        WEIR_TRY(weir_queue_put(l->returned, l));
     }
 }
 
@@ -87,9 +87,9 @@ void weir_line_lend(weir_line *l, void (*fn)(void *), void *arg)
 {
     void *done;
 
-    l->hand = fn;
-    l->hand_arg = arg;
-    if (weir_queue_put(l->answers, &l->hand) || weir_queue_get(l->hands, &done, WEIR_NEVER))
+    l->lent = fn;
+    l->lent_arg = arg;
+    if (weir_queue_put(l->answers, &l->lent) || weir_queue_get(l->returned, &done, WEIR_NEVER))
         fn(arg); /* it cannot: the queues hold what is needed, and are shut by compute itself */
 }
 
@@ -128,7 +128,7 @@ static void serve_line(weir_line *l)
 
 static void close_line(weir_line *l)
 {
-    weir_queue_free(l->hands);
+    weir_queue_free(l->returned);
     weir_queue_free(l->answers);
     weir_queue_free(l->jobs);
 }
@@ -147,7 +147,7 @@ static weir_err make_line(weir_comm *c, const char *name, weir_line **line)
     if (!err)
         err = weir_queue_new(rt, 2, &l->answers);
     if (!err)
-        err = weir_queue_new(rt, 1, &l->hands);
+        err = weir_queue_new(rt, 1, &l->returned);
     if (err) {
         close_line(l);
         free(l);

@@ -8,7 +8,7 @@
 typedef struct evaluating {
     const char *checkpoint;
     weir_settings set;
-    const weir_place *place;
+    const weir_rank_info *rank_info;
     weir_warned *warned;
     weir_result *result;
     weir_arena *arena;
@@ -29,7 +29,7 @@ static void take_batch(const char *settings, int64_t *batch)
 
 /* By what the run learnt. A checkpoint of an older weir does not say it. */
 static weir_err open_trainer(evaluating *e, weir_trainer *t, const char *path,
-                             const weir_ckpt_info *info)
+                             const weir_checkpoint_info *info)
 {
     weir_err err;
 
@@ -80,13 +80,13 @@ static weir_err read_layers(void *trainer, weir_io *io)
 
 static weir_err evaluate(evaluating *e, weir_trainer *t)
 {
-    char path[WEIR_CKPT_PATH];
-    weir_ckpt_info info;
+    char path[WEIR_CHECKPOINT_PATH];
+    weir_checkpoint_info info;
     weir_score score;
     size_t left;
 
-    WEIR_TRY(weir_ckpt_find(e->checkpoint, path));
-    WEIR_TRY(weir_ckpt_peek(path, e->arena, &info));
+    WEIR_TRY(weir_checkpoint_find(e->checkpoint, path));
+    WEIR_TRY(weir_checkpoint_peek(path, e->arena, &info));
     if (!e->set.model)
         e->set.model = info.model;
     if (!e->set.data)
@@ -96,9 +96,9 @@ static weir_err evaluate(evaluating *e, weir_trainer *t)
     e->set.steps = 1;
     WEIR_TRY(weir_trainer_enter(t));
     WEIR_TRY(open_trainer(e, t, path, &info));
-    weir_ckpt_body body = {.param = t->param, .state = read_layers, .arg = t};
+    weir_checkpoint_body body = {.param = t->param, .state = read_layers, .arg = t};
     body.tensor = weir_model_tensors(t->model, &body.tensors);
-    WEIR_TRY(weir_ckpt_load(path, t->mesh.all.size, &body, &left));
+    WEIR_TRY(weir_checkpoint_load(path, t->mesh.all.size, &body, &left));
     weir_model_refresh(t->model);
     WEIR_TRY(weir_trainer_evaluate(t, &score));
     *e->result = (weir_result){.steps = info.step,
@@ -114,7 +114,7 @@ static weir_err evaluate_rank(weir_comm *comm, void *arg)
 {
     evaluating *e = arg;
 
-    e->t = (weir_trainer){.set = &e->set, .place = e->place, .comm = comm};
+    e->t = (weir_trainer){.set = &e->set, .rank_info = e->rank_info, .comm = comm};
     return evaluate(e, &e->t);
 }
 
@@ -125,19 +125,19 @@ static weir_err rank_main(weir_net *net, void *arg)
     return weir_comm_run(net, &(weir_compute){evaluate_rank, close_trainer, arg});
 }
 
-weir_err weir_eval_run(const char *checkpoint, const weir_settings *set, const weir_place *place,
-                       weir_warned *warned, weir_result *result)
+weir_err weir_eval_run(const char *checkpoint, const weir_settings *set,
+                       const weir_rank_info *rank_info, weir_warned *warned, weir_result *result)
 {
     evaluating e = {.checkpoint = checkpoint,
                     .set = *set,
-                    .place = place,
+                    .rank_info = rank_info,
                     .warned = warned,
                     .result = result,
                     .arena = weir_arena_new()};
 
     if (!e.arena)
         return weir_fail_nomem(0);
-    weir_err err = weir_net_run(set->net, place, rank_main, &e);
+    weir_err err = weir_net_run(set->net, rank_info, rank_main, &e);
     weir_arena_free(e.arena);
     return err;
 }

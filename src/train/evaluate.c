@@ -95,7 +95,7 @@ static weir_err settle_job(void *arg)
     weir_trainer *t = arg;
     weir_net_count before = weir_net_counted(t->net), now;
 
-    WEIR_TRY(t->exchange->settle(t->exchanger, (weir_turn){.step = t->step}));
+    WEIR_TRY(t->exchange->settle(t->exchanger, (weir_when){.step = t->step}));
     now = weir_net_counted(t->net);
     t->traffic.sent += now.sent - before.sent;
     if (t->traffic.warm_steps)
@@ -139,8 +139,8 @@ static weir_err score_batch(weir_trainer *t, uint64_t at, uint64_t every, int n,
                             weir_score *score)
 {
     uint64_t index[MOST];
-    weir_pick pick = {.part = WEIR_TEST, .first = at, .index = index, .n = n};
-    weir_batch *batch = &t->eval_room;
+    weir_data_pick pick = {.part = WEIR_DATA_TEST, .first = at, .index = index, .n = n};
+    weir_data_batch *batch = &t->eval_room;
 
     if (weir_stop_told(t))
         return WEIR_STALE;
@@ -195,16 +195,17 @@ static weir_err score_streams(weir_trainer *t, uint64_t from, uint64_t to, uint6
 
 weir_err weir_trainer_evaluate(weir_trainer *t, weir_score *score)
 {
-    uint64_t n = t->data.facts.count[WEIR_TEST],
-             streams = (uint64_t)t->data.facts.streams[WEIR_TEST], whole = streams ? streams : n;
+    uint64_t n = t->data.facts.count[WEIR_DATA_TEST],
+             streams = (uint64_t)t->data.facts.streams[WEIR_DATA_TEST],
+             whole = streams ? streams : n;
     int p = t->mesh.all.size, me = t->mesh.all.me;
-    uint64_t from = weir_cut(whole, p, me), to = weir_cut(whole, p, me + 1);
+    uint64_t from = weir_coll_cut(whole, p, me), to = weir_coll_cut(whole, p, me + 1);
     weir_score mine = {0};
     weir_err err;
 
     weir_net_phase(t->net, WEIR_PHASE_EVAL, t->step);
     if (!t->eval_room.room)
-        WEIR_TRY(weir_batch_new(&t->data.facts, t->eval_batch, t->arena, &t->eval_room));
+        WEIR_TRY(weir_data_batch_new(&t->data.facts, t->eval_batch, t->arena, &t->eval_room));
     err =
         streams ? score_streams(t, from, to, n / streams, &mine) : score_range(t, from, to, &mine);
     if (err && err != WEIR_STALE)
@@ -220,8 +221,9 @@ weir_err weir_trainer_evaluate(weir_trainer *t, weir_score *score)
 
 const char *weir_trainer_metric(const weir_trainer *t)
 {
-    static const char *const name[] = {
-        [WEIR_CLASSES] = "accuracy", [WEIR_TOKENS] = "perplexity", [WEIR_VALUES] = "rmse"};
+    static const char *const name[] = {[WEIR_TARGET_CLASSES] = "accuracy",
+                                       [WEIR_TARGET_TOKENS] = "perplexity",
+                                       [WEIR_TARGET_VALUES] = "rmse"};
 
     return name[t->data.facts.target];
 }
@@ -231,9 +233,9 @@ double weir_trainer_value(const weir_trainer *t, const weir_score *s)
     if (s->count <= 0)
         return NAN;
     switch (t->data.facts.target) {
-    case WEIR_TOKENS:
+    case WEIR_TARGET_TOKENS:
         return exp(s->loss / s->count);
-    case WEIR_VALUES:
+    case WEIR_TARGET_VALUES:
         return sqrt(s->squares / s->count) * t->data.facts.value_scale;
     default:
         return s->right / s->count;

@@ -10,7 +10,7 @@ typedef struct room {
 
 struct weir_host {
     const char *spec;
-    const weir_place *place;
+    const weir_rank_info *rank_info;
     weir_task *task;    /* the comm thread */
     weir_queue *opened; /* rooms, as they come up; shut when the world has come to its end */
     room *room;
@@ -52,7 +52,7 @@ static weir_err serve_rank(weir_net *net, void *host)
 static weir_err comm_thread(void *host)
 {
     weir_host *h = host;
-    weir_err err = weir_net_run(h->spec, h->place, serve_rank, h);
+    weir_err err = weir_net_run(h->spec, h->rank_info, serve_rank, h);
 
     weir_queue_shut(h->opened);
     return err;
@@ -89,7 +89,7 @@ static weir_err count_ranks(weir_host *h)
     weir_net_facts facts;
 
     WEIR_TRY(weir_net_check(h->spec, &facts));
-    h->ranks = !facts.simulated ? 1 : facts.ranks ? facts.ranks : h->place->size;
+    h->ranks = !facts.simulated ? 1 : facts.ranks ? facts.ranks : h->rank_info->size;
     return WEIR_OK;
 }
 
@@ -104,7 +104,7 @@ static weir_err start(weir_host *h)
     return weir_task_start(rt, "comm", comm_thread, h, &h->task);
 }
 
-weir_err weir_host_open(const char *spec, const weir_place *place, weir_host **host)
+weir_err weir_host_open(const char *spec, const weir_rank_info *rank_info, weir_host **host)
 {
     weir_host *h = calloc(1, sizeof *h);
     weir_err err, why;
@@ -112,7 +112,7 @@ weir_err weir_host_open(const char *spec, const weir_place *place, weir_host **h
     if (!h)
         return weir_fail_nomem(sizeof *h);
     h->spec = spec;
-    h->place = place;
+    h->rank_info = rank_info;
     err = start(h);
     if (!err && !(err = wait_for_ranks(h))) {
         *host = h;

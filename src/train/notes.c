@@ -29,14 +29,14 @@ void weir_notes_write(const weir_notes *mine, float *note, double *exact)
 {
     int stop = mine->stop;
 
-    memset(note, 0, WEIR_NOTES * sizeof *note);
+    memset(note, 0, WEIR_EXCHANGE_NOTES * sizeof *note);
     note[LOSS] = (float)mine->loss;
     note[INT] = stop == SIGINT;
     note[HUP] = stop == SIGHUP;
     note[TERM] = stop && stop != SIGINT && stop != SIGHUP;
     write_bytes(&note[SENT], mine->sent);
     write_bytes(&note[RECEIVED], mine->received);
-    for (int i = 0; i < WEIR_NOTES && exact; i++)
+    for (int i = 0; i < WEIR_EXCHANGE_NOTES && exact; i++)
         exact[i] = i == LOSS ? mine->loss : (double)note[i];
 }
 

@@ -13,7 +13,8 @@ typedef struct weir_notes {
     int stop;                /* the signal it was told to stop by; 0: none */
     uint64_t sent, received; /* bytes, of its last step */
 } weir_notes;
-/* `note`: WEIR_NOTES floats. `exact` (NULL: none): the same in double, where sums are taken so. */
+/* `note`: WEIR_EXCHANGE_NOTES floats. `exact` (NULL: none): the same in double, where sums are
+ * taken so. */
 void weir_notes_write(const weir_notes *, float *note, double *exact);
 
 /* What all came to. */

@@ -23,14 +23,15 @@ weir_err weir_progress_open(weir_trainer *t)
     const uint64_t *count = t->data.facts.count;
 
     /* who only evaluates may have no training part, and needs the sizes of a batch all the same */
-    t->plan = (weir_plan){.seed = (uint64_t)s->seed,
-                          .count = count[WEIR_TRAIN] ? count[WEIR_TRAIN] : count[WEIR_TEST],
-                          .batch = (uint64_t)s->batch,
-                          .streams = (uint64_t)t->data.facts.streams[WEIR_TRAIN],
-                          .rank = t->mesh.same->me,
-                          .size = t->mesh.same->size,
-                          .micro = (int)s->accumulate};
-    t->epoch_steps = weir_plan_epoch_steps(&t->plan);
+    t->plan = (weir_sample_plan){.seed = (uint64_t)s->seed,
+                                 .count = count[WEIR_DATA_TRAIN] ? count[WEIR_DATA_TRAIN]
+                                                                 : count[WEIR_DATA_TEST],
+                                 .batch = (uint64_t)s->batch,
+                                 .streams = (uint64_t)t->data.facts.streams[WEIR_DATA_TRAIN],
+                                 .rank = t->mesh.same->me,
+                                 .size = t->mesh.same->size,
+                                 .micro = (int)s->accumulate};
+    t->epoch_steps = weir_sample_plan_epoch_steps(&t->plan);
     t->cursor = weir_plan_at(&t->plan, 0);
     t->steps = count_steps(t);
     return weir_rate_open(s->lr, t->steps, t->epoch_steps, t->arena, &t->rate);
@@ -56,7 +57,7 @@ bool weir_progress_over(const weir_trainer *t)
 void weir_progress_advance(weir_trainer *t)
 {
     t->step++;
-    t->samples += weir_plan_samples(&t->plan, t->cursor);
+    t->samples += weir_sample_plan_samples(&t->plan, t->cursor);
     weir_plan_advance(&t->plan, &t->cursor);
 }
 
@@ -83,7 +84,7 @@ bool weir_every_due(weir_every every, const weir_trainer *t)
 /* What the run was when it was saved. */
 typedef struct past {
     weir_settings set;
-    weir_plan plan;
+    weir_sample_plan plan;
     weir_cursor at;
     uint64_t step;
 } past;
@@ -101,7 +102,7 @@ static weir_cursor guess(const past *p, uint64_t samples)
 }
 
 /* Settings that cannot be read any more are taken to have been today's. */
-static weir_err read_past(const weir_trainer *t, const weir_ckpt_info *info, past *p)
+static weir_err read_past(const weir_trainer *t, const weir_checkpoint_info *info, past *p)
 {
     if (weir_settings_parse(info->settings, t->arena, &p->set))
         p->set = *t->set;
@@ -164,7 +165,7 @@ static void resume_rows(weir_trainer *t, const past *p)
 static weir_err past_rate(const weir_trainer *t, const past *p, double off, double *rate)
 {
     weir_rate_use use;
-    uint64_t epoch = weir_plan_epoch_steps(&p->plan),
+    uint64_t epoch = weir_sample_plan_epoch_steps(&p->plan),
              steps = p->set.steps ? (uint64_t)p->set.steps : (uint64_t)p->set.epochs * epoch;
     double time = (p->set.steps ? (double)p->step : weir_plan_time(&p->plan, p->at)) + off;
 
@@ -216,7 +217,7 @@ static void check_over(weir_trainer *t)
             (unsigned long long)t->step, what, n, what);
 }
 
-weir_err weir_progress_resume(weir_trainer *t, const weir_ckpt_info *info)
+weir_err weir_progress_resume(weir_trainer *t, const weir_checkpoint_info *info)
 {
     past p;
 

@@ -13,7 +13,7 @@
 weir_err weir_progress_open(weir_trainer *);
 /* Goes on where a checkpoint was saved: parameters and counts have been read. Called on all ranks
  * alike; what changed since is in the journal's warnings (the leader's). */
-weir_err weir_progress_resume(weir_trainer *, const weir_ckpt_info *);
+weir_err weir_progress_resume(weir_trainer *, const weir_checkpoint_info *);
 
 /* Epochs done, with their share of the one that has begun. */
 double weir_progress_epochs(const weir_trainer *);

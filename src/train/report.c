@@ -21,7 +21,7 @@ void weir_tally_step(weir_tally *y, const weir_step_report *r)
 void weir_tally_evaluated(weir_tally *y, const weir_trainer *t, const weir_score *score,
                           double seconds)
 {
-    bool more_is_better = t->data.facts.target == WEIR_CLASSES;
+    bool more_is_better = t->data.facts.target == WEIR_TARGET_CLASSES;
 
     y->value = weir_trainer_value(t, score);
     y->eval_loss = score->loss / score->count;
@@ -35,7 +35,7 @@ weir_err weir_report_start(weir_journal *j, const weir_trainer *t)
 {
     const weir_settings *s = t->set;
     weir_json *e = weir_journal_event(j, "start");
-    uint64_t unknown = t->data.facts.unknown[WEIR_TEST];
+    uint64_t unknown = t->data.facts.unknown[WEIR_DATA_TEST];
 
     if (t->step)
         weir_journal_say(j, "resumed from %s at step %llu", s->resume, (unsigned long long)t->step);
@@ -63,7 +63,7 @@ weir_err weir_report_start(weir_journal *j, const weir_trainer *t)
     weir_json_put_text(e, "coll", t->coll.coll->plug.name);
     weir_json_put_text(e, "net", weir_net_name(t->net));
     weir_json_put_int(e, "seed", s->seed);
-    weir_json_put_text(e, "rank_source", t->place->source);
+    weir_json_put_text(e, "rank_source", t->rank_info->source);
     weir_json_put_text(e, "isa", weir_vec_best()->isa);
     weir_json_put_int(e, "step", (int64_t)t->step);
     if (t->data.facts.tokens_in)
@@ -83,10 +83,10 @@ weir_err weir_report_warning(weir_journal *j, const char *text)
 
 static weir_err warn_of(weir_journal *j, const weir_trainer *t, const weir_lane_codec *c)
 {
-    char text[WEIR_WARNINGS][WEIR_WHY_MAX];
-    weir_plans plans = {c->kind,    c->feedback,      t->lane->optim,        t->set->codec,
-                        t->set->lr, (double)t->steps, (double)t->epoch_steps};
-    int n = weir_warnings(&plans, text);
+    char text[WEIR_WARN_MOST][WEIR_WHY_MAX];
+    weir_warn_facts plans = {c->kind,    c->feedback,      t->lane->optim,        t->set->codec,
+                             t->set->lr, (double)t->steps, (double)t->epoch_steps};
+    int n = weir_warn_all(&plans, text);
 
     for (int i = 0; i < n; i++)
         WEIR_TRY(weir_report_warning(j, text[i]));
@@ -281,7 +281,7 @@ static weir_err write_end(weir_journal *j, const weir_trainer *t, const weir_tal
     weir_json_put_int(e, "faults", 0);
     weir_json_put_text(e, "params_hash", hash);
     weir_json_put_int(e, "replicas", over->replicas);
-    weir_json_put_real(e, "peak_rss_mib", weir_peak_rss_mib());
+    weir_json_put_real(e, "peak_rss_mib", weir_report_peak_rss_mib());
     weir_json_put_int(e, "exit", over->stopped ? 128 + over->stopped : 0);
     return weir_journal_write(j, e);
 }

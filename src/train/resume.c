@@ -4,15 +4,15 @@
 #include "core/log.h"
 #include "core/vec.h"
 #include "train/checkpoint.h"
-#include "train/gather.h"
+#include "train/state_gather.h"
 #include "train/progress.h"
 #include "train/report.h"
 #include "train/warn.h"
 #include <stdlib.h>
 
-static weir_ckpt_body body(weir_trainer *t)
+static weir_checkpoint_body body(weir_trainer *t)
 {
-    weir_ckpt_body b = {.param = t->param, .state = weir_trainer_state, .arg = t};
+    weir_checkpoint_body b = {.param = t->param, .state = weir_trainer_state, .arg = t};
 
     b.tensor = weir_model_tensors(t->model, &b.tensors);
     return b;
@@ -47,29 +47,29 @@ static weir_err check_finite(const weir_trainer *t)
 }
 
 /* The leader's part of a save. */
-static weir_err write_checkpoint(weir_trainer *t, weir_journal *journal, weir_gathered *state)
+static weir_err write_checkpoint(weir_trainer *t, weir_journal *journal, weir_state_gathered *state)
 {
     const weir_settings *set = t->set;
     char *text = weir_settings_text(set);
-    weir_ckpt_saved saved;
+    weir_checkpoint_saved saved;
 
     if (!text)
         return weir_fail_nomem(0);
-    weir_ckpt_info info = {.step = t->step,
-                           .seed = (uint64_t)set->seed,
-                           .samples = t->samples,
-                           .epoch = t->cursor.epoch,
-                           .used = t->cursor.used,
-                           .rows = t->cursor.rows,
-                           .workers = t->mesh.all.size,
-                           .model = set->model,
-                           .data = set->data,
-                           .settings = text,
-                           .lessons = t->lessons};
-    weir_ckpt_body what = body(t);
-    what.state = weir_gathered_state;
+    weir_checkpoint_info info = {.step = t->step,
+                                 .seed = (uint64_t)set->seed,
+                                 .samples = t->samples,
+                                 .epoch = t->cursor.epoch,
+                                 .used = t->cursor.used,
+                                 .rows = t->cursor.rows,
+                                 .workers = t->mesh.all.size,
+                                 .model = set->model,
+                                 .data = set->data,
+                                 .settings = text,
+                                 .lessons = t->lessons};
+    weir_checkpoint_body what = body(t);
+    what.state = weir_state_gathered_state;
     what.arg = state;
-    weir_err err = weir_ckpt_save(t->rt, set->out, (int)set->keep, &info, &what, &saved);
+    weir_err err = weir_checkpoint_save(t->rt, set->out, (int)set->keep, &info, &what, &saved);
     free(text);
     return err ? err
                : weir_report_checkpoint(journal, t->step, saved.path, saved.bytes, saved.seconds);
@@ -77,7 +77,7 @@ static weir_err write_checkpoint(weir_trainer *t, weir_journal *journal, weir_ga
 
 /* A directory that is deleted while it is written to is made anew, once. */
 static weir_err write_kept(weir_trainer *t, weir_journal *journal, weir_rundir *dir,
-                           weir_gathered *state)
+                           weir_state_gathered *state)
 {
     weir_err err;
 
@@ -91,15 +91,15 @@ static weir_err write_kept(weir_trainer *t, weir_journal *journal, weir_rundir *
 
 weir_err weir_resume_save(weir_trainer *t, weir_journal *journal, weir_rundir *dir)
 {
-    weir_gathered *state;
+    weir_state_gathered *state;
     weir_err err;
 
     weir_net_phase(t->net, WEIR_PHASE_SAVE, t->step);
     WEIR_TRY(weir_trainer_settle(t));
     WEIR_TRY(check_finite(t));
-    WEIR_TRY(weir_gather_state(t, &state));
+    WEIR_TRY(weir_state_gather(t, &state));
     err = weir_group_leads(&t->mesh.all) ? write_kept(t, journal, dir, state) : WEIR_OK;
-    weir_gathered_free(state);
+    weir_state_gathered_free(state);
     return err;
 }
 
@@ -127,15 +127,15 @@ static weir_err agree_step(weir_trainer *t)
 /* It was stopped before its first checkpoint. */
 static bool never_saved(const char *dir)
 {
-    char path[WEIR_CKPT_PATH + 8];
+    char path[WEIR_CHECKPOINT_PATH + 8];
 
     snprintf(path, sizeof path, "%s/config", dir);
-    return weir_path_exists(path) && !weir_ckpt_any(dir);
+    return weir_path_exists(path) && !weir_checkpoint_any(dir);
 }
 
 struct weir_resumed {
-    char path[WEIR_CKPT_PATH];
-    weir_ckpt_info info;
+    char path[WEIR_CHECKPOINT_PATH];
+    weir_checkpoint_info info;
 };
 
 weir_err weir_resume_find(weir_trainer *t)
@@ -151,8 +151,8 @@ weir_err weir_resume_find(weir_trainer *t)
     }
     if (!(found = WEIR_NEW(t->arena, struct weir_resumed, 1)))
         return weir_fail_nomem(sizeof *found);
-    WEIR_TRY(weir_ckpt_find(t->set->resume, found->path));
-    WEIR_TRY(weir_ckpt_peek(found->path, t->arena, &found->info));
+    WEIR_TRY(weir_checkpoint_find(t->set->resume, found->path));
+    WEIR_TRY(weir_checkpoint_peek(found->path, t->arena, &found->info));
     t->resumed = found;
     t->learnt = found->info.lessons;
     t->learnt_at = found->path;
@@ -167,17 +167,19 @@ weir_err weir_resume_find(weir_trainer *t)
 weir_err weir_resume_load(weir_trainer *t)
 {
     size_t left;
-    weir_ckpt_body what = body(t);
+    weir_checkpoint_body what = body(t);
 
     if (!t->resumed)
         return t->set->resume ? agree_step(t) : WEIR_OK;
     const char *path = t->resumed->path;
-    const weir_ckpt_info info = t->resumed->info;
-    what.state = weir_dealt_state;
-    what.arg = &(weir_dealt){info.workers, t->mesh.all.size, t->mesh.all.me, weir_trainer_state, t};
+    const weir_checkpoint_info info = t->resumed->info;
+    what.state = weir_state_dealt_read;
+    what.arg =
+        &(weir_state_dealt){info.workers, t->mesh.all.size, t->mesh.all.me, weir_trainer_state, t};
     /* a rank that was not there when it was saved takes nothing of what each had */
-    what.unused = t->mesh.all.me < info.workers ? weir_never_lost : NULL;
-    WEIR_TRY(weir_saved_with(weir_ckpt_load(path, t->mesh.all.size, &what, &left), info.settings));
+    what.unused = t->mesh.all.me < info.workers ? weir_warn_never_lost : NULL;
+    WEIR_TRY(weir_warn_saved_with(weir_checkpoint_load(path, t->mesh.all.size, &what, &left),
+                                  info.settings));
     if (left && weir_group_leads(&t->mesh.all))
         weir_log(WEIR_LOG_WARN, "train",
                  "%s: %zu fields of the saved state are not used by these settings", path, left);

@@ -46,21 +46,21 @@ void weir_run_on_event(weir_run *run, void (*event)(void *, const char *), void 
 static weir_err train(weir_run *run, weir_result *result)
 {
     weir_settings s = run->set;
-    weir_place place;
+    weir_rank_info rank_info;
     bool simulated;
     int stopped;
 
     WEIR_TRY(weir_settings_resume(&s));
     WEIR_TRY(weir_settings_check(&s));
-    WEIR_TRY(weir_settings_place(&s, &place));
-    WEIR_TRY(weir_settings_simulated(&s, &place, &simulated));
+    WEIR_TRY(weir_settings_rank_info(&s, &rank_info));
+    WEIR_TRY(weir_settings_simulated(&s, &rank_info, &simulated));
     /* what a resumed run had says nothing of this one */
-    if (weir_settings_given(&s, "workers") && s.workers > 1 && place.size == 1 && !simulated)
+    if (weir_settings_given(&s, "workers") && s.workers > 1 && rank_info.size == 1 && !simulated)
         return weir_fail(WEIR_MISFIT,
                          "a run in a process of yours is one rank: start the process %lld times "
                          "with RANK and WORLD_SIZE set",
                          (long long)s.workers);
-    return weir_train_run(&s, &place, &run->hooks, result, &stopped);
+    return weir_train_run(&s, &rank_info, &run->hooks, result, &stopped);
 }
 
 weir_err weir_run_train(weir_run *run, weir_result *result)

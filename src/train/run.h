@@ -24,11 +24,11 @@ typedef struct weir_hooks {
 } weir_hooks;
 
 /* *stopped: the signal the run stopped for, 0 if it ran to its end. */
-weir_err weir_train_run(const weir_settings *, const weir_place *, const weir_hooks *,
+weir_err weir_train_run(const weir_settings *, const weir_rank_info *, const weir_hooks *,
                         weir_result *, int *stopped);
 /* The test part by the weights of a checkpoint, and by what its run's data taught it: prints
  * nothing, fills result, and says in `warned` what people should know of it. */
-weir_err weir_eval_run(const char *checkpoint, const weir_settings *, const weir_place *,
+weir_err weir_eval_run(const char *checkpoint, const weir_settings *, const weir_rank_info *,
                        weir_warned *warned, weir_result *);
 
 /* Times `steps` whole steps after 3 untimed ones; one JSON object to `out` by the leader, as
@@ -39,11 +39,11 @@ typedef struct weir_bench {
     bool json;
     FILE *out;
 } weir_bench;
-weir_err weir_bench_run(const weir_settings *, const weir_place *, const weir_bench *);
+weir_err weir_bench_run(const weir_settings *, const weir_rank_info *, const weir_bench *);
 /* A line per collective. `coll` NULL: every one that fits. */
 /* One codec, or all (spec NULL), on so many floats, as CONTRACT's `bench codec`. */
 weir_err weir_bench_codec(const char *spec, size_t floats, bool json, FILE *out);
-weir_err weir_bench_allreduce(const weir_settings *, const weir_place *, const char *coll,
+weir_err weir_bench_allreduce(const weir_settings *, const weir_rank_info *, const char *coll,
                               size_t floats, bool json, FILE *out);
 /* What every bench prints: the line as JSON, or the text. */
 weir_err weir_bench_print(FILE *out, weir_json *line, bool json, const char *text);

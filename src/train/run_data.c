@@ -21,8 +21,9 @@ static weir_err agree_job(void *arg)
     char more[200];
 
     snprintf(more, sizeof more, "training-samples %llu\ntest-samples %llu\nclasses %lld\n",
-             (unsigned long long)t->data.facts.count[WEIR_TRAIN],
-             (unsigned long long)t->data.facts.count[WEIR_TEST], (long long)t->data.facts.classes);
+             (unsigned long long)t->data.facts.count[WEIR_DATA_TRAIN],
+             (unsigned long long)t->data.facts.count[WEIR_DATA_TEST],
+             (long long)t->data.facts.classes);
     WEIR_TRY(weir_agree_settings(&t->mesh.all, t->set, more, t->mesh.arena));
     return weir_agree_contents(&t->mesh.all, a->content, CONTENTS, t->mesh.arena);
 }
@@ -47,8 +48,8 @@ static weir_err agree(weir_trainer *t)
     agreeing a = {t,
                   {{"model file", 0},
                    {"checkpoint (what its data taught)", weir_hash(learnt, strlen(learnt), 0)},
-                   {"training part", weir_data_hash(&t->data, WEIR_TRAIN)},
-                   {"test part", weir_data_hash(&t->data, WEIR_TEST)}}};
+                   {"training part", weir_data_hash(&t->data, WEIR_DATA_TRAIN)},
+                   {"test part", weir_data_hash(&t->data, WEIR_DATA_TEST)}}};
 
     WEIR_TRY(hash_model(t, &a.content[0].hash));
     return weir_line_call(t->line, agree_job, &a);
@@ -56,9 +57,9 @@ static weir_err agree(weir_trainer *t)
 
 /* ---- what the run was trained on ---- */
 
-static const char *const part_name[WEIR_PARTS] = {"training", "test"};
+static const char *const part_name[WEIR_DATA_PARTS] = {"training", "test"};
 
-static void warn_of_change(weir_trainer *t, weir_part part)
+static void warn_of_change(weir_trainer *t, weir_data_part part)
 {
     const struct weir_data_trained *was = &t->data.trained[part];
     uint64_t count = t->data.facts.count[part];
@@ -69,11 +70,11 @@ static void warn_of_change(weir_trainer *t, weir_part part)
                     "the %s part is not the one that the run had when it was saved (%llu samples "
                     "then, %llu now): what the training part taught it then is kept%s",
                     part_name[part], (unsigned long long)was->count, (unsigned long long)count,
-                    part == WEIR_TEST ? "; figures cannot be compared with those before" : "");
+                    part == WEIR_DATA_TEST ? "; figures cannot be compared with those before" : "");
 }
 
 /* In a run that learns there are some in the test part only, and the log counts them. */
-static void warn_of_unknown(weir_trainer *t, weir_part part)
+static void warn_of_unknown(weir_trainer *t, weir_data_part part)
 {
     uint64_t n = t->data.facts.unknown[part];
 
@@ -99,10 +100,10 @@ weir_err weir_run_data_open(weir_trainer *t)
         WEIR_TRY(agree(t));
     if (!weir_group_leads(&t->mesh.all))
         return WEIR_OK;
-    for (int part = 0; t->learnt && part < WEIR_PARTS; part++) {
+    for (int part = 0; t->learnt && part < WEIR_DATA_PARTS; part++) {
         if (!t->test_only)
-            warn_of_change(t, (weir_part)part);
-        warn_of_unknown(t, (weir_part)part);
+            warn_of_change(t, (weir_data_part)part);
+        warn_of_unknown(t, (weir_data_part)part);
     }
     return t->set->out ? weir_data_lessons(&t->data, t->arena, &t->lessons) : WEIR_OK;
 }

@@ -28,7 +28,7 @@ static bool same_place(const char *a, const char *b)
 
 static weir_err refuse_run(const weir_settings *set)
 {
-    if (!weir_ckpt_any(set->out) || (set->resume && same_place(set->out, set->resume)))
+    if (!weir_checkpoint_any(set->out) || (set->resume && same_place(set->out, set->resume)))
         return WEIR_OK;
     return weir_fail(
         WEIR_USAGE,

@@ -14,29 +14,29 @@
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "arrays are written as they lie in memory");
 
-enum { SEAL_AT = sizeof WEIR_ST_SEAL - 1, DIGITS = WEIR_ST_SUM - 1 };
+enum { SEAL_AT = sizeof WEIR_SAFETENSORS_SEAL - 1, DIGITS = WEIR_SAFETENSORS_SUM - 1 };
 
-struct weir_st {
+struct weir_safetensors {
     char *what;   /* the file, for messages */
     int fd;       /* -1: parsed from memory */
     char *header; /* with zeros for the checksum's digits */
     size_t length;
     uint64_t data; /* bytes behind the header */
     weir_json *json;
-    weir_st_tensor *tensor; /* sorted by their place in the file */
+    weir_safetensors_tensor *tensor; /* sorted by their place in the file */
     size_t count, room;
-    char sum[WEIR_ST_SUM];
+    char sum[WEIR_SAFETENSORS_SUM];
 };
 
 /* ---- the header ---- */
 
 static weir_err parse_text(void *arg, const char *key, const weir_json *value)
 {
-    weir_st *st = arg;
+    weir_safetensors *st = arg;
     const char *text;
 
     (void)value;
-    if (!weir_st_name_ok(key) ||
+    if (!weir_safetensors_name_ok(key) ||
         !weir_json_get_text(weir_json_get(st->json, "__metadata__"), key, &text))
         return weir_fail(
             WEIR_DAMAGED,
@@ -45,18 +45,19 @@ static weir_err parse_text(void *arg, const char *key, const weir_json *value)
     return WEIR_OK;
 }
 
-static weir_err parse_metadata(weir_st *st, const weir_json *meta)
+static weir_err parse_metadata(weir_safetensors *st, const weir_json *meta)
 {
     if (!weir_json_is_object(meta))
         return weir_fail(WEIR_DAMAGED, "%s: the header's __metadata__ is not an object", st->what);
     return weir_json_each(meta, parse_text, st);
 }
 
-static weir_err parse_type(const weir_st *st, const weir_json *entry, weir_st_tensor *t)
+static weir_err parse_type(const weir_safetensors *st, const weir_json *entry,
+                           weir_safetensors_tensor *t)
 {
     const char *type;
 
-    if (!weir_json_get_text(entry, "dtype", &type) || !weir_st_type_find(type, &t->type))
+    if (!weir_json_get_text(entry, "dtype", &type) || !weir_safetensors_type_find(type, &t->type))
         return weir_fail(WEIR_DAMAGED,
                          "%s: tensor '%s' has no dtype that is F32, F64, U64, I64 or U8", st->what,
                          t->name);
@@ -64,16 +65,16 @@ static weir_err parse_type(const weir_st *st, const weir_json *entry, weir_st_te
 }
 
 /* The shape, and how many bytes it takes. */
-static weir_err parse_shape(const weir_st *st, const weir_json *entry, weir_st_tensor *t,
-                            uint64_t *bytes)
+static weir_err parse_shape(const weir_safetensors *st, const weir_json *entry,
+                            weir_safetensors_tensor *t, uint64_t *bytes)
 {
     const weir_json *shape = weir_json_get(entry, "shape");
     size_t dims = shape ? weir_json_length(shape) : 0;
 
-    if (!shape || dims > WEIR_ST_DIMS)
+    if (!shape || dims > WEIR_SAFETENSORS_DIMS)
         return weir_fail(WEIR_DAMAGED, "%s: tensor '%s' has no shape of at most %d dimensions",
-                         st->what, t->name, WEIR_ST_DIMS);
-    *bytes = weir_st_type_size(t->type);
+                         st->what, t->name, WEIR_SAFETENSORS_DIMS);
+    *bytes = weir_safetensors_type_size(t->type);
     for (size_t i = 0; i < dims; i++) {
         if (!weir_json_int_at(shape, i, &t->dim[i]) || t->dim[i] < 0)
             return weir_fail(WEIR_DAMAGED, "%s: a dimension of tensor '%s' is not a size", st->what,
@@ -86,13 +87,14 @@ static weir_err parse_shape(const weir_st *st, const weir_json *entry, weir_st_t
     return WEIR_OK;
 }
 
-static weir_err parse_place(const weir_st *st, const weir_json *entry, weir_st_tensor *t)
+static weir_err parse_place(const weir_safetensors *st, const weir_json *entry,
+                            weir_safetensors_tensor *t)
 {
-    const weir_json *place = weir_json_get(entry, "data_offsets");
+    const weir_json *rank_info = weir_json_get(entry, "data_offsets");
     int64_t from, to;
 
-    if (!place || weir_json_length(place) != 2 || !weir_json_int_at(place, 0, &from) ||
-        !weir_json_int_at(place, 1, &to))
+    if (!rank_info || weir_json_length(rank_info) != 2 || !weir_json_int_at(rank_info, 0, &from) ||
+        !weir_json_int_at(rank_info, 1, &to))
         return weir_fail(WEIR_DAMAGED, "%s: tensor '%s' has no pair of data_offsets", st->what,
                          t->name);
     if (from < 0 || to < from || (uint64_t)to > st->data)
@@ -105,10 +107,10 @@ static weir_err parse_place(const weir_st *st, const weir_json *entry, weir_st_t
     return WEIR_OK;
 }
 
-static weir_err grow(weir_st *st)
+static weir_err grow(weir_safetensors *st)
 {
     size_t room = st->room ? 2 * st->room : 64;
-    weir_st_tensor *more = realloc(st->tensor, room * sizeof *more);
+    weir_safetensors_tensor *more = realloc(st->tensor, room * sizeof *more);
 
     if (!more)
         return weir_fail_nomem(room * sizeof *more);
@@ -119,16 +121,16 @@ static weir_err grow(weir_st *st)
 
 static weir_err parse_entry(void *arg, const char *key, const weir_json *entry)
 {
-    weir_st *st = arg;
-    weir_st_tensor t = {.name = key};
+    weir_safetensors *st = arg;
+    weir_safetensors_tensor t = {.name = key};
     uint64_t bytes = 0;
 
     if (!strcmp(key, "__metadata__"))
         return parse_metadata(st, entry);
-    if (!weir_st_name_ok(key))
+    if (!weir_safetensors_name_ok(key))
         return weir_fail(WEIR_DAMAGED,
                          "%s: a tensor's name is empty, over %d bytes or holds control characters",
-                         st->what, WEIR_ST_NAME);
+                         st->what, WEIR_SAFETENSORS_NAME);
     if (!weir_json_is_object(entry))
         return weir_fail(WEIR_DAMAGED, "%s: what the header says of '%s' is not an object",
                          st->what, key);
@@ -147,7 +149,7 @@ static weir_err parse_entry(void *arg, const char *key, const weir_json *entry)
 
 static int by_place(const void *a, const void *b)
 {
-    const weir_st_tensor *x = a, *y = b;
+    const weir_safetensors_tensor *x = a, *y = b;
 
     if (x->at != y->at)
         return x->at < y->at ? -1 : 1;
@@ -155,7 +157,7 @@ static int by_place(const void *a, const void *b)
 }
 
 /* One behind the other, from the first byte of the data to the last. */
-static weir_err check_places(weir_st *st)
+static weir_err check_places(weir_safetensors *st)
 {
     uint64_t end = 0;
 
@@ -174,15 +176,15 @@ static weir_err check_places(weir_st *st)
 }
 
 /* Takes the checksum out of the header: it was worked out with zeros in its place. */
-static void take_sum(weir_st *st)
+static void take_sum(weir_safetensors *st)
 {
-    if (st->length <= SEAL_AT + DIGITS || memcmp(st->header, WEIR_ST_SEAL, SEAL_AT))
+    if (st->length <= SEAL_AT + DIGITS || memcmp(st->header, WEIR_SAFETENSORS_SEAL, SEAL_AT))
         return;
     memcpy(st->sum, st->header + SEAL_AT, DIGITS);
     memset(st->header + SEAL_AT, '0', DIGITS);
 }
 
-static weir_err parse_header(weir_st *st)
+static weir_err parse_header(weir_safetensors *st)
 {
     char why[WEIR_WHY_MAX];
     weir_err err = weir_json_parse(st->header, st->length, st->what, &st->json);
@@ -201,9 +203,9 @@ static weir_err parse_header(weir_st *st)
 
 /* ---- opening ---- */
 
-static weir_err st_new(const char *what, weir_st **made)
+static weir_err st_new(const char *what, weir_safetensors **made)
 {
-    weir_st *st = calloc(1, sizeof *st);
+    weir_safetensors *st = calloc(1, sizeof *st);
 
     if (!st || !(st->what = strdup(what))) {
         free(st);
@@ -214,7 +216,7 @@ static weir_err st_new(const char *what, weir_st **made)
     return WEIR_OK;
 }
 
-void weir_st_close(weir_st *st)
+void weir_safetensors_close(weir_safetensors *st)
 {
     if (!st)
         return;
@@ -227,23 +229,23 @@ void weir_st_close(weir_st *st)
     free(st);
 }
 
-static weir_err finish(weir_st *st, weir_err err, weir_st **opened)
+static weir_err finish(weir_safetensors *st, weir_err err, weir_safetensors **opened)
 {
     if (err)
-        weir_st_close(st);
+        weir_safetensors_close(st);
     else
         *opened = st;
     return err;
 }
 
 /* Length of the header, from the first 8 bytes of a file of `whole` bytes. */
-static weir_err header_length(weir_st *st, const unsigned char first[8], uint64_t whole)
+static weir_err header_length(weir_safetensors *st, const unsigned char first[8], uint64_t whole)
 {
     uint64_t n = 0;
 
     for (int i = 7; i >= 0; i--)
         n = n << 8 | first[i];
-    if (n < 2 || n > WEIR_ST_HEADER_MAX || n > whole - 8)
+    if (n < 2 || n > WEIR_SAFETENSORS_HEADER_MAX || n > whole - 8)
         return weir_fail(WEIR_DAMAGED,
                          "%s: its header would have %" PRIu64 " bytes, the file has %" PRIu64,
                          st->what, n, whole);
@@ -261,7 +263,8 @@ static weir_err too_short(const char *what, uint64_t whole)
                      whole);
 }
 
-static weir_err parse_memory(weir_st *st, const unsigned char *bytes, size_t have, uint64_t whole)
+static weir_err parse_memory(weir_safetensors *st, const unsigned char *bytes, size_t have,
+                             uint64_t whole)
 {
     if (have < 8 || whole < have)
         return too_short(st->what, whole);
@@ -272,10 +275,10 @@ static weir_err parse_memory(weir_st *st, const unsigned char *bytes, size_t hav
     return parse_header(st);
 }
 
-weir_err weir_st_parse(const void *bytes, size_t have, uint64_t whole, const char *what,
-                       weir_st **opened)
+weir_err weir_safetensors_parse(const void *bytes, size_t have, uint64_t whole, const char *what,
+                                weir_safetensors **opened)
 {
-    weir_st *st;
+    weir_safetensors *st;
     weir_err err;
 
     WEIR_TRY(st_new(what, &st));
@@ -283,7 +286,7 @@ weir_err weir_st_parse(const void *bytes, size_t have, uint64_t whole, const cha
     return finish(st, err, opened);
 }
 
-static weir_err read_at(const weir_st *st, uint64_t at, void *to, size_t bytes)
+static weir_err read_at(const weir_safetensors *st, uint64_t at, void *to, size_t bytes)
 {
     for (size_t done = 0; done < bytes;) {
         ssize_t n = pread(st->fd, (char *)to + done, bytes - done, (off_t)(at + done));
@@ -298,7 +301,7 @@ static weir_err read_at(const weir_st *st, uint64_t at, void *to, size_t bytes)
     return WEIR_OK;
 }
 
-static weir_err parse_file(weir_st *st)
+static weir_err parse_file(weir_safetensors *st)
 {
     unsigned char first[8];
     struct stat s;
@@ -320,9 +323,9 @@ static weir_err parse_file(weir_st *st)
     return parse_header(st);
 }
 
-weir_err weir_st_open(const char *path, weir_st **opened)
+weir_err weir_safetensors_open(const char *path, weir_safetensors **opened)
 {
-    weir_st *st;
+    weir_safetensors *st;
     weir_err err;
 
     WEIR_TRY(st_new(path, &st));
@@ -332,12 +335,13 @@ weir_err weir_st_open(const char *path, weir_st **opened)
 
 /* ---- what is in it ---- */
 
-static weir_err sum_file(const weir_st *st, unsigned char *block, uint64_t *sum)
+static weir_err sum_file(const weir_safetensors *st, unsigned char *block, uint64_t *sum)
 {
     uint64_t hash = weir_hash(st->header, st->length, 0);
 
     for (uint64_t at = 0; at < st->data;) {
-        size_t n = st->data - at < WEIR_ST_BLOCK ? (size_t)(st->data - at) : WEIR_ST_BLOCK;
+        size_t n = st->data - at < WEIR_SAFETENSORS_BLOCK ? (size_t)(st->data - at)
+                                                          : WEIR_SAFETENSORS_BLOCK;
         WEIR_TRY(read_at(st, 8 + st->length + at, block, n));
         hash = weir_hash(block, n, hash);
         at += n;
@@ -346,16 +350,16 @@ static weir_err sum_file(const weir_st *st, unsigned char *block, uint64_t *sum)
     return WEIR_OK;
 }
 
-weir_err weir_st_check(weir_st *st)
+weir_err weir_safetensors_check(weir_safetensors *st)
 {
-    unsigned char *block = malloc(WEIR_ST_BLOCK);
-    char found[WEIR_ST_SUM];
+    unsigned char *block = malloc(WEIR_SAFETENSORS_BLOCK);
+    char found[WEIR_SAFETENSORS_SUM];
     const char *format;
     uint64_t sum = 0;
     weir_err err;
 
     if (!block)
-        return weir_fail_nomem(WEIR_ST_BLOCK);
+        return weir_fail_nomem(WEIR_SAFETENSORS_BLOCK);
     err = sum_file(st, block, &sum);
     free(block);
     WEIR_TRY(err);
@@ -365,16 +369,16 @@ weir_err weir_st_check(weir_st *st)
     if (memcmp(found, st->sum, DIGITS))
         return weir_fail(WEIR_DAMAGED, "%s: its checksum does not fit: it comes to %s", st->what,
                          found);
-    format = weir_st_text(st, "weir.format");
+    format = weir_safetensors_text(st, "weir.format");
     if (!format || strcmp(format, "1"))
         return weir_fail(WEIR_MISFIT, "%s: it is not of format 1, the one that this program knows",
                          st->what);
     return WEIR_OK;
 }
 
-const char *weir_st_sum(const weir_st *st) { return st->sum; }
+const char *weir_safetensors_sum(const weir_safetensors *st) { return st->sum; }
 
-const char *weir_st_text(const weir_st *st, const char *key)
+const char *weir_safetensors_text(const weir_safetensors *st, const char *key)
 {
     const weir_json *meta = weir_json_get(st->json, "__metadata__");
     const char *text;
@@ -382,13 +386,13 @@ const char *weir_st_text(const weir_st *st, const char *key)
     return meta && weir_json_get_text(meta, key, &text) ? text : NULL;
 }
 
-const weir_st_tensor *weir_st_tensors(const weir_st *st, size_t *count)
+const weir_safetensors_tensor *weir_safetensors_tensors(const weir_safetensors *st, size_t *count)
 {
     *count = st->count;
     return st->tensor;
 }
 
-const weir_st_tensor *weir_st_find(const weir_st *st, const char *name)
+const weir_safetensors_tensor *weir_safetensors_find(const weir_safetensors *st, const char *name)
 {
     for (size_t i = 0; i < st->count; i++)
         if (!strcmp(st->tensor[i].name, name))
@@ -396,8 +400,8 @@ const weir_st_tensor *weir_st_find(const weir_st *st, const char *name)
     return NULL;
 }
 
-weir_err weir_st_read(const weir_st *st, const weir_st_tensor *t, uint64_t at, void *to,
-                      size_t bytes)
+weir_err weir_safetensors_read(const weir_safetensors *st, const weir_safetensors_tensor *t,
+                               uint64_t at, void *to, size_t bytes)
 {
     if (at > t->bytes || bytes > t->bytes - at)
         return weir_fail(WEIR_DAMAGED,

@@ -16,7 +16,7 @@ typedef struct piece {
 } piece;
 
 typedef struct entry {
-    weir_st_tensor t;
+    weir_safetensors_tensor t;
     piece *first; /* in rising order of `at` */
     struct entry *next;
 } entry;
@@ -26,7 +26,7 @@ typedef struct text {
     struct text *next;
 } text;
 
-struct weir_st_list {
+struct weir_safetensors_list {
     weir_arena *arena;
     entry *first, **end;
     text *texts, **texts_end;
@@ -34,16 +34,16 @@ struct weir_st_list {
     size_t length;
 };
 
-weir_st_list *weir_st_list_new(weir_arena *arena)
+weir_safetensors_list *weir_safetensors_list_new(weir_arena *arena)
 {
-    weir_st_list *l = WEIR_NEW(arena, weir_st_list, 1);
+    weir_safetensors_list *l = WEIR_NEW(arena, weir_safetensors_list, 1);
 
     if (l)
-        *l = (weir_st_list){.arena = arena, .end = &l->first, .texts_end = &l->texts};
+        *l = (weir_safetensors_list){.arena = arena, .end = &l->first, .texts_end = &l->texts};
     return l;
 }
 
-weir_err weir_st_list_text(weir_st_list *l, const char *key, const char *value)
+weir_err weir_safetensors_list_text(weir_safetensors_list *l, const char *key, const char *value)
 {
     text *t = WEIR_NEW(l->arena, text, 1);
 
@@ -57,22 +57,23 @@ weir_err weir_st_list_text(weir_st_list *l, const char *key, const char *value)
 
 /* ---- the list ---- */
 
-static weir_err check_like(const weir_st_tensor *like, uint64_t *bytes)
+static weir_err check_like(const weir_safetensors_tensor *like, uint64_t *bytes)
 {
-    if (!weir_st_name_ok(like->name) || !strcmp(like->name, "__metadata__"))
+    if (!weir_safetensors_name_ok(like->name) || !strcmp(like->name, "__metadata__"))
         return weir_fail(WEIR_FAILED, "'%.300s' cannot be the name of a tensor in a file",
                          like->name);
-    if (like->dims < 0 || like->dims > WEIR_ST_DIMS)
+    if (like->dims < 0 || like->dims > WEIR_SAFETENSORS_DIMS)
         return weir_fail(WEIR_FAILED, "tensor '%s': %d dimensions do not go into a file",
                          like->name, like->dims);
-    *bytes = weir_st_type_size(like->type);
+    *bytes = weir_safetensors_type_size(like->type);
     for (int i = 0; i < like->dims; i++)
         if (like->dim[i] < 0 || __builtin_mul_overflow(*bytes, (uint64_t)like->dim[i], bytes))
             return weir_fail(WEIR_FAILED, "tensor '%s': its shape is no shape", like->name);
     return WEIR_OK;
 }
 
-static weir_err new_entry(weir_st_list *l, const weir_st_tensor *like, uint64_t bytes, entry **made)
+static weir_err new_entry(weir_safetensors_list *l, const weir_safetensors_tensor *like,
+                          uint64_t bytes, entry **made)
 {
     entry *e = WEIR_NEW(l->arena, entry, 1);
 
@@ -88,14 +89,14 @@ static weir_err new_entry(weir_st_list *l, const weir_st_tensor *like, uint64_t 
     return WEIR_OK;
 }
 
-static bool same_shape(const weir_st_tensor *a, const weir_st_tensor *b)
+static bool same_shape(const weir_safetensors_tensor *a, const weir_safetensors_tensor *b)
 {
     return a->type == b->type && a->dims == b->dims &&
            !memcmp(a->dim, b->dim, (size_t)a->dims * sizeof a->dim[0]);
 }
 
-static weir_err find_entry(weir_st_list *l, const weir_st_tensor *like, uint64_t bytes,
-                           entry **found)
+static weir_err find_entry(weir_safetensors_list *l, const weir_safetensors_tensor *like,
+                           uint64_t bytes, entry **found)
 {
     for (entry *e = l->first; e; e = e->next) {
         if (strcmp(e->t.name, like->name))
@@ -109,10 +110,10 @@ static weir_err find_entry(weir_st_list *l, const weir_st_tensor *like, uint64_t
     return new_entry(l, like, bytes, found);
 }
 
-weir_err weir_st_list_add(weir_st_list *l, const weir_st_tensor *like, uint64_t at,
-                          const void *data, size_t bytes)
+weir_err weir_safetensors_list_add(weir_safetensors_list *l, const weir_safetensors_tensor *like,
+                                   uint64_t at, const void *data, size_t bytes)
 {
-    piece *p, **place;
+    piece *p, **rank_info;
     uint64_t whole = 0;
     entry *e = NULL;
 
@@ -125,10 +126,10 @@ weir_err weir_st_list_add(weir_st_list *l, const weir_st_tensor *like, uint64_t 
         return WEIR_OK;
     if (!(p = WEIR_NEW(l->arena, piece, 1)))
         return weir_fail_nomem(sizeof *p);
-    for (place = &e->first; *place && (*place)->at < at;)
-        place = &(*place)->next;
-    *p = (piece){.at = at, .data = data, .bytes = bytes, .next = *place};
-    *place = p;
+    for (rank_info = &e->first; *rank_info && (*rank_info)->at < at;)
+        rank_info = &(*rank_info)->next;
+    *p = (piece){.at = at, .data = data, .bytes = bytes, .next = *rank_info};
+    *rank_info = p;
     return WEIR_OK;
 }
 
@@ -150,14 +151,14 @@ static weir_err check_cover(const entry *e)
 }
 
 /* Sorts by size of type, largest first, so that every array is aligned; else the order stays. */
-static void sort_entries(weir_st_list *l)
+static void sort_entries(weir_safetensors_list *l)
 {
     static const size_t sizes[] = {8, 4, 1};
     entry *sorted = NULL, **end = &sorted;
 
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
         for (entry **e = &l->first; *e;) {
-            if (weir_st_type_size((*e)->t.type) != sizes[i]) {
+            if (weir_safetensors_type_size((*e)->t.type) != sizes[i]) {
                 e = &(*e)->next;
                 continue;
             }
@@ -169,7 +170,7 @@ static void sort_entries(weir_st_list *l)
     l->first = sorted;
 }
 
-static weir_err lay_out(weir_st_list *l, uint64_t *bytes)
+static weir_err lay_out(weir_safetensors_list *l, uint64_t *bytes)
 {
     *bytes = 0;
     sort_entries(l);
@@ -181,21 +182,21 @@ static weir_err lay_out(weir_st_list *l, uint64_t *bytes)
     return WEIR_OK;
 }
 
-static weir_json *describe(const weir_st_tensor *t)
+static weir_json *describe(const weir_safetensors_tensor *t)
 {
-    weir_json *j = weir_json_object(), *shape = weir_json_array(), *place = weir_json_array();
+    weir_json *j = weir_json_object(), *shape = weir_json_array(), *rank_info = weir_json_array();
 
     for (int i = 0; i < t->dims; i++)
         weir_json_add_int(shape, t->dim[i]);
-    weir_json_add_int(place, (int64_t)t->at);
-    weir_json_add_int(place, (int64_t)(t->at + t->bytes));
-    weir_json_put_text(j, "dtype", weir_st_type_name(t->type));
+    weir_json_add_int(rank_info, (int64_t)t->at);
+    weir_json_add_int(rank_info, (int64_t)(t->at + t->bytes));
+    weir_json_put_text(j, "dtype", weir_safetensors_type_name(t->type));
     weir_json_put(j, "shape", shape);
-    weir_json_put(j, "data_offsets", place);
+    weir_json_put(j, "data_offsets", rank_info);
     return j;
 }
 
-static char *header_text(const weir_st_list *l)
+static char *header_text(const weir_safetensors_list *l)
 {
     weir_json *j = weir_json_object(), *meta = weir_json_object();
     char *made;
@@ -213,7 +214,7 @@ static char *header_text(const weir_st_list *l)
 }
 
 /* The header in the arena, padded; zeros for its checksum. */
-static weir_err make_header(weir_st_list *l, char **header)
+static weir_err make_header(weir_safetensors_list *l, char **header)
 {
     char *made = header_text(l);
     size_t n = made ? strlen(made) : 0, padded = (n + 7) / 8 * 8;
@@ -225,9 +226,9 @@ static weir_err make_header(weir_st_list *l, char **header)
     memset(*header, ' ', padded);
     memcpy(*header, made, n);
     free(made);
-    if (padded > WEIR_ST_HEADER_MAX)
+    if (padded > WEIR_SAFETENSORS_HEADER_MAX)
         return weir_fail(WEIR_FAILED, "a file's header would have %zu bytes, more than %u", padded,
-                         WEIR_ST_HEADER_MAX);
+                         WEIR_SAFETENSORS_HEADER_MAX);
     l->length = padded;
     return WEIR_OK;
 }
@@ -243,14 +244,14 @@ typedef struct sum {
 static void sum_add(sum *s, const unsigned char *data, size_t n)
 {
     while (n) {
-        size_t take = WEIR_ST_BLOCK - s->used < n ? WEIR_ST_BLOCK - s->used : n;
-        if (take == WEIR_ST_BLOCK) {
+        size_t take = WEIR_SAFETENSORS_BLOCK - s->used < n ? WEIR_SAFETENSORS_BLOCK - s->used : n;
+        if (take == WEIR_SAFETENSORS_BLOCK) {
             s->hash = weir_hash(data, take, s->hash);
         } else {
             memcpy(s->block + s->used, data, take);
             s->used += take;
         }
-        if (s->used == WEIR_ST_BLOCK) {
+        if (s->used == WEIR_SAFETENSORS_BLOCK) {
             s->hash = weir_hash(s->block, s->used, s->hash);
             s->used = 0;
         }
@@ -259,12 +260,12 @@ static void sum_add(sum *s, const unsigned char *data, size_t n)
     }
 }
 
-static weir_err work_out_sum(const weir_st_list *l, const char *header, uint64_t *hash)
+static weir_err work_out_sum(const weir_safetensors_list *l, const char *header, uint64_t *hash)
 {
-    sum s = {.hash = weir_hash(header, l->length, 0), .block = malloc(WEIR_ST_BLOCK)};
+    sum s = {.hash = weir_hash(header, l->length, 0), .block = malloc(WEIR_SAFETENSORS_BLOCK)};
 
     if (!s.block)
-        return weir_fail_nomem(WEIR_ST_BLOCK);
+        return weir_fail_nomem(WEIR_SAFETENSORS_BLOCK);
     for (const entry *e = l->first; e; e = e->next)
         for (const piece *p = e->first; p; p = p->next)
             sum_add(&s, p->data, p->bytes);
@@ -273,7 +274,8 @@ static weir_err work_out_sum(const weir_st_list *l, const char *header, uint64_t
     return WEIR_OK;
 }
 
-weir_err weir_st_list_seal(weir_st_list *l, char digits[WEIR_ST_SUM], uint64_t *bytes)
+weir_err weir_safetensors_list_seal(weir_safetensors_list *l, char digits[WEIR_SAFETENSORS_SUM],
+                                    uint64_t *bytes)
 {
     uint64_t data = 0, hash = 0;
     char *header;
@@ -281,14 +283,14 @@ weir_err weir_st_list_seal(weir_st_list *l, char digits[WEIR_ST_SUM], uint64_t *
     WEIR_TRY(lay_out(l, &data));
     WEIR_TRY(make_header(l, &header));
     WEIR_TRY(work_out_sum(l, header, &hash));
-    snprintf(digits, WEIR_ST_SUM, "%016" PRIx64, hash);
-    memcpy(header + strlen(WEIR_ST_SEAL), digits, WEIR_ST_SUM - 1);
+    snprintf(digits, WEIR_SAFETENSORS_SUM, "%016" PRIx64, hash);
+    memcpy(header + strlen(WEIR_SAFETENSORS_SEAL), digits, WEIR_SAFETENSORS_SUM - 1);
     l->header = header;
     *bytes = 8 + l->length + data;
     return WEIR_OK;
 }
 
-weir_err weir_st_write(const weir_st_list *l, weir_file *f)
+weir_err weir_safetensors_write(const weir_safetensors_list *l, weir_file *f)
 {
     unsigned char length[8];
 

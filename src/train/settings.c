@@ -1,7 +1,7 @@
 /* settings.c - the table of options and the two ways to fill it. */
 #include "train/settings.h"
 #include "core/file.h"
-#include "net/place.h"
+#include "net/rank_info.h"
 #include "optim/rate.h"
 #include "train/checkpoint.h"
 #include "train/refuse.h"
@@ -88,7 +88,7 @@ static bool listed(const char *const *list, const char *key)
     return list && *list;
 }
 
-static int place(const char *key)
+static int option_index(const char *key)
 {
     for (int i = 0; weir_settings_options[i].name; i++)
         if (!strcmp(weir_settings_options[i].name, key))
@@ -116,13 +116,13 @@ weir_err weir_settings_set(weir_settings *s, const char *key, const char *value)
 
     plain_key(plain, sizeof plain, key);
     WEIR_TRY(weir_opt_set(weir_settings_options, "weir train", plain, value, s->arena, s));
-    s->given |= 1ull << place(plain);
+    s->given |= 1ull << option_index(plain);
     return WEIR_OK;
 }
 
 bool weir_settings_given(const weir_settings *s, const char *key)
 {
-    return s->given >> place(key) & 1;
+    return s->given >> option_index(key) & 1;
 }
 
 /* "a # b", with "" for a quote, in place; what is behind it may only be a comment. */
@@ -196,7 +196,7 @@ static weir_err read_line(weir_settings *s, char *line, const char *path, int nu
         *value++ = 0;
     value += strspn(value, " \t=");
     plain_key(plain, sizeof plain, key);
-    if (listed(skip, plain) || (place(plain) >= 0 && weir_settings_given(s, plain)))
+    if (listed(skip, plain) || (option_index(plain) >= 0 && weir_settings_given(s, plain)))
         return WEIR_OK;
     if ((!strcmp(plain, "steps") && weir_settings_given(s, "epochs")) ||
         (!strcmp(plain, "epochs") && weir_settings_given(s, "steps")))
@@ -281,13 +281,13 @@ weir_err weir_settings_resume(weir_settings *s)
         s->out = s->resume;
     snprintf(path, sizeof path, one ? "%s/../config" : "%s/config", s->resume);
     if (!weir_path_exists(path))
-        return one || weir_ckpt_any(s->resume) ? WEIR_OK : no_run(s->resume);
+        return one || weir_checkpoint_any(s->resume) ? WEIR_OK : no_run(s->resume);
     bool said = weir_settings_given(s, "workers");
     WEIR_TRY(read_file(s, path, not_kept));
     /* as many as before, unless whoever starts the ranks, or the world, says how many: that is no
      * contradiction */
     if (!said)
-        s->given &= ~(1ull << place("workers"));
+        s->given &= ~(1ull << option_index("workers"));
     return WEIR_OK;
 }
 
@@ -358,12 +358,12 @@ weir_err weir_settings_check(const weir_settings *s)
     return err;
 }
 
-weir_err weir_settings_place(const weir_settings *s, weir_place *out)
+weir_err weir_settings_rank_info(const weir_settings *s, weir_rank_info *out)
 {
     int rank = weir_settings_given(s, "rank") ? (int)s->rank : -1;
-    weir_place p;
+    weir_rank_info p;
 
-    WEIR_TRY(weir_place_find(rank, (int)s->size, s->rendezvous, &p));
+    WEIR_TRY(weir_rank_info_find(rank, (int)s->size, s->rendezvous, &p));
     p.timeout = s->timeout;
     p.stall = s->stall;
     p.insecure = s->insecure;
@@ -375,7 +375,8 @@ weir_err weir_settings_place(const weir_settings *s, weir_place *out)
     return WEIR_OK;
 }
 
-weir_err weir_settings_simulated(const weir_settings *s, weir_place *place, bool *simulated)
+weir_err weir_settings_simulated(const weir_settings *s, weir_rank_info *option_index,
+                                 bool *simulated)
 {
     weir_net_facts facts;
     bool given = weir_settings_given(s, "workers");
@@ -388,7 +389,7 @@ weir_err weir_settings_simulated(const weir_settings *s, weir_place *place, bool
         return weir_fail(WEIR_MISFIT,
                          "--workers %lld, but --net %s has %d nodes: leave one of them out",
                          (long long)s->workers, s->net, facts.ranks);
-    if (place->size == 1 && (given || !facts.ranks))
-        place->size = (int)s->workers;
+    if (option_index->size == 1 && (given || !facts.ranks))
+        option_index->size = (int)s->workers;
     return WEIR_OK;
 }

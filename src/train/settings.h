@@ -41,8 +41,8 @@ bool weir_settings_given(const weir_settings *, const char *key);
 weir_err weir_settings_check(const weir_settings *);
 /* Which rank this process is, by its options or a launcher's variables, and how it meets the
  * others. Lives as long as the settings. */
-weir_err weir_settings_place(const weir_settings *, weir_place *);
+weir_err weir_settings_rank_info(const weir_settings *, weir_rank_info *);
 /* In a simulated world this process is all of the ranks: as many as --workers says, if it does; and
  * whether it is one. */
-weir_err weir_settings_simulated(const weir_settings *, weir_place *, bool *simulated);
+weir_err weir_settings_simulated(const weir_settings *, weir_rank_info *, bool *simulated);
 #endif

@@ -2,7 +2,7 @@
 #include "coll/flight.h"
 #include "core/hash.h"
 #include "exchange/buckets.h"
-#include "nn/share.h"
+#include "nn/parallel.h"
 #include "train/progress.h"
 #include "train/resume.h"
 #include "train/run_data.h"
@@ -15,9 +15,9 @@ enum { MOST_BUCKET = 4 << 20, LEAST_BUCKET = 128 << 10, BUCKETS = 4 };
 
 static weir_model_input model_input(const weir_data_facts *f)
 {
-    static const weir_score_kind kind[] = {[WEIR_CLASSES] = WEIR_SCORE_CLASSES,
-                                           [WEIR_TOKENS] = WEIR_SCORE_TOKENS,
-                                           [WEIR_VALUES] = WEIR_SCORE_VALUES};
+    static const weir_score_kind kind[] = {[WEIR_TARGET_CLASSES] = WEIR_SCORE_CLASSES,
+                                           [WEIR_TARGET_TOKENS] = WEIR_SCORE_TOKENS,
+                                           [WEIR_TARGET_VALUES] = WEIR_SCORE_VALUES};
     weir_model_input in = {.dims = f->dims,
                            .tokens = f->tokens_in,
                            .kind = kind[f->target],
@@ -38,15 +38,16 @@ static weir_err name_streams(weir_trainer *t)
     uint64_t first, at, count = 0;
     int n;
 
-    if (!t->data.facts.streams[WEIR_TRAIN])
+    if (!t->data.facts.streams[WEIR_DATA_TRAIN])
         return WEIR_OK;
     weir_cursor begin = weir_plan_at(&t->plan, 0);
-    weir_plan_share(&t->plan, begin, 0, &first, &n);
+    weir_sample_plan_slice(&t->plan, begin, 0, &first, &n);
     for (int m = 0; m < t->plan.micro; m++) {
-        weir_plan_share(&t->plan, begin, m, &at, &n);
+        weir_sample_plan_slice(&t->plan, begin, m, &at, &n);
         count += (uint64_t)n;
     }
-    return weir_model_streams(t->model, first, count, (uint64_t)t->data.facts.streams[WEIR_TRAIN]);
+    return weir_model_streams(t->model, first, count,
+                              (uint64_t)t->data.facts.streams[WEIR_DATA_TRAIN]);
 }
 
 /* On the comm task: where the collective sums it best. */
@@ -55,8 +56,9 @@ static weir_err place_grad(void *trainer)
     weir_trainer *t = trainer;
     void *grad;
 
-    WEIR_TRY(weir_coll_memory(&t->coll, &t->mesh.all, (t->params + WEIR_NOTES) * sizeof(float),
-                              t->mesh.arena, &grad));
+    WEIR_TRY(weir_coll_memory(&t->coll, &t->mesh.all,
+                              (t->params + WEIR_EXCHANGE_NOTES) * sizeof(float), t->mesh.arena,
+                              &grad));
     t->grad = grad;
     return WEIR_OK;
 }
@@ -66,8 +68,9 @@ static weir_err place_exact(void *trainer)
     weir_trainer *t = trainer;
     void *exact;
 
-    WEIR_TRY(weir_coll_memory(&t->coll, &t->mesh.all, (t->params + WEIR_NOTES) * sizeof(double),
-                              t->mesh.arena, &exact));
+    WEIR_TRY(weir_coll_memory(&t->coll, &t->mesh.all,
+                              (t->params + WEIR_EXCHANGE_NOTES) * sizeof(double), t->mesh.arena,
+                              &exact));
     t->exact = exact;
     return WEIR_OK;
 }
@@ -132,10 +135,10 @@ static weir_err judge(weir_trainer *t)
 static weir_err open_model(weir_trainer *t)
 {
     weir_model_input in = model_input(&t->data.facts);
-    int room = weir_plan_room(&t->plan);
+    int room = weir_sample_plan_room(&t->plan);
 
     t->small = in.small = t->facts.feedback ? (size_t)t->facts.feedback->small : WEIR_SMALL;
-    t->per_sample = t->data.facts.target == WEIR_TOKENS ? (double)t->data.facts.dim[0] : 1;
+    t->per_sample = t->data.facts.target == WEIR_TARGET_TOKENS ? (double)t->data.facts.dim[0] : 1;
     /* windows of text are large: evaluation takes no more of them than training */
     t->eval_batch = room > EVAL_BATCH || (t->per_sample > 1 && room) ? room : EVAL_BATCH;
     t->threads = (int)t->set->threads;
@@ -174,7 +177,7 @@ static void run_loop(void *loop)
 {
     const shared_loop *l = loop;
 
-    weir_share(l->n, 1, l->part, l->arg);
+    weir_parallel_for(l->n, 1, l->part, l->arg);
 }
 
 static void share(void *trainer, int64_t n, void (*part)(void *, int64_t, int64_t), void *arg)
@@ -202,7 +205,7 @@ static weir_err open_exchange(weir_trainer *t)
     /* dry: one without a memory */
     WEIR_TRY(
         weir_lanes_make(bucket, t->lanes, s->codec, t->dry ? "sgd" : s->optim, t->arena, &t->lane));
-    t->lane[t->lanes - 1].notes = WEIR_NOTES;
+    t->lane[t->lanes - 1].notes = WEIR_EXCHANGE_NOTES;
     for (int i = 0; i < t->lanes; i++) {
         t->lane[i].owner = t;
         t->lane[i].exact = t->exact ? t->exact + bucket[i].at : NULL;
@@ -262,7 +265,7 @@ weir_err weir_trainer_open(weir_trainer *t)
 /* Every size of batch that training meets, so that no step makes anything. */
 static weir_err prepare(weir_trainer *t)
 {
-    const weir_plan *p = &t->plan;
+    const weir_sample_plan *p = &t->plan;
     weir_cursor begin = weir_plan_at(p, 0),
                 met[] = {begin, weir_plan_last(p, begin), weir_plan_last(p, t->cursor)};
     uint64_t first;
@@ -270,7 +273,7 @@ static weir_err prepare(weir_trainer *t)
 
     for (int i = 0; i < 3; i++)
         for (int m = 0; m < p->micro; m++) {
-            weir_plan_share(p, met[i], m, &first, &n);
+            weir_sample_plan_slice(p, met[i], m, &first, &n);
             WEIR_TRY(weir_model_prepare(t->model, n));
         }
     return WEIR_OK;

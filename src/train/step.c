@@ -26,7 +26,7 @@ static uint64_t own_samples(const weir_trainer *t)
     int n;
 
     for (int m = 0; m < t->plan.micro; m++) {
-        weir_plan_share(&t->plan, t->cursor, m, &first, &n);
+        weir_sample_plan_slice(&t->plan, t->cursor, m, &first, &n);
         samples += (uint64_t)n;
     }
     return samples;
@@ -34,8 +34,8 @@ static uint64_t own_samples(const weir_trainer *t)
 
 static void begin_step(weir_trainer *t)
 {
-    uint64_t samples = weir_plan_samples(&t->plan, t->cursor);
-    weir_turn turn = {.step = t->step,
+    uint64_t samples = weir_sample_plan_samples(&t->plan, t->cursor);
+    weir_when when = {.step = t->step,
                       .epochs = t->steady ? 1e9 : weir_progress_epochs(t),
                       .rate = weir_progress_rate(t)};
 
@@ -43,7 +43,7 @@ static void begin_step(weir_trainer *t)
         .begun = weir_now(t->rt),
         .samples = samples,
         .divisor = (double)samples * t->per_sample,
-        .commit = {.turn = turn, .rate = turn.rate, .clip = t->set->clip, .keep = true}};
+        .commit = {.when = when, .rate = when.rate, .clip = t->set->clip, .keep = true}};
     weir_net_phase(t->net, WEIR_PHASE_COMPUTE, t->step + 1);
     weir_profile_begin(t->profile, own_samples(t));
 }
@@ -64,7 +64,7 @@ static weir_err exchange_bucket(void *lane)
     weir_trainer *t = l->owner;
     weir_net_count before = weir_net_counted(t->net);
 
-    WEIR_TRY(t->exchange->bucket(t->exchanger, l, t->now.commit.turn));
+    WEIR_TRY(t->exchange->bucket(t->exchanger, l, t->now.commit.when));
     count_bytes(t, before);
     return WEIR_OK;
 }
@@ -135,11 +135,11 @@ static weir_err forward(weir_trainer *t, int m)
                       .step = t->step,
                       .micro = m,
                       .fresh = t->cursor.used == 0};
-    const weir_batch *b;
+    const weir_data_batch *b;
     int n;
 
     WEIR_TRY(weir_loader_next(t->loader, &b));
-    weir_plan_share(&t->plan, t->cursor, m, &pass.first, &n);
+    weir_sample_plan_slice(&t->plan, t->cursor, m, &pass.first, &n);
     weir_model_batch batch = {
         .n = b->n, .x = b->x, .token = b->token, .label = b->label, .value = b->value};
     weir_trainer_heed(t, &pass);
@@ -213,7 +213,7 @@ static void commit_step(weir_trainer *t)
     }
     weir_profile_over(t->profile, WEIR_COST_BACK + t->stages + 1);
     weir_profile_commit(t->profile);
-    count_traffic(&t->traffic, &t->now, weir_lane_warm(&t->lane[0], t->now.commit.turn));
+    count_traffic(&t->traffic, &t->now, weir_lane_warm(&t->lane[0], t->now.commit.when));
     weir_progress_advance(t);
 }
 

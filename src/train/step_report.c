@@ -12,7 +12,7 @@ static void add_codecs(weir_trainer *t, weir_step_report *report)
         report->codec_s += l->codec_s;
         report->wire_s += l->wire_s;
         l->codec_s = l->wire_s = 0;
-        sent += weir_lane_sparse(l) ? (double)l->told.sent : 0;
+        sent += weir_lane_sparse(l) ? (double)l->stats.sent : 0;
         all += weir_lane_sparse(l) ? (double)l->bucket->n : 0;
     }
     report->density = t->dry ? NAN : all > 0 ? sent / all : 1;

@@ -52,7 +52,7 @@ typedef struct weir_traffic {
 typedef struct weir_trainer {
     /* ---- given by the caller ---- */
     const weir_settings *set;
-    const weir_place *place;
+    const weir_rank_info *rank_info;
     atomic_int *stop; /* a signal that came, 0: none. NULL: nobody sends any */
     weir_comm *comm;
     bool steady; /* a codec's warm-up counts as over: benchmarks */
@@ -73,16 +73,16 @@ typedef struct weir_trainer {
     const char *learnt, *learnt_at; /* and the checkpoint that says so */
     bool test_only;                 /* with it: no training part is needed */
     const char *lessons;            /* what checkpoints say; NULL: there will be none here */
-    weir_plan plan;
+    weir_sample_plan plan;
     weir_loader *loader;
     weir_model *model;
     double per_sample; /* what a loss is a mean of: tokens a sample, or 1 */
     int threads, eval_batch;
     int stages;           /* of backward: one for each number that its `ready` calls out */
     size_t params, small; /* small: tensors below belong to the dense tail */
-    float *param, *grad;  /* grad: WEIR_NOTES more */
+    float *param, *grad;  /* grad: WEIR_EXCHANGE_NOTES more */
     double *exact;        /* the same in double, where sums are taken so; else NULL */
-    weir_batch eval_room;
+    weir_data_batch eval_room;
     double *still_sum; /* room to average running statistics */
     /* ---- the exchange ---- */
     weir_lane *lane;
@@ -139,7 +139,7 @@ void weir_trainer_heed(const weir_trainer *, weir_pass *);
 /* What such a pass, or any other, ended with; where it was WEIR_LOST, in words that say who. */
 weir_err weir_trainer_lost(weir_trainer *, weir_err);
 weir_err weir_trainer_gather(weir_trainer *, uint64_t mine, uint64_t *all);
-double weir_peak_rss_mib(void);
+double weir_report_peak_rss_mib(void);
 uint64_t weir_trainer_hash(const weir_trainer *);
 /* How many different parameter vectors the ranks hold: 1 if all agree. */
 weir_err weir_trainer_replicas(weir_trainer *, int *replicas);

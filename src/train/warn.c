@@ -19,7 +19,7 @@ void weir_warned_add(weir_warned *w, const char *format, ...)
 static const double MUCH = 1; /* points of accuracy */
 
 /* A run that is over before its codec has got to work. */
-static int too_short(const weir_plans *p, char *text)
+static int too_short(const weir_warn_facts *p, char *text)
 {
     double dense = p->feedback ? ceil(p->feedback->warmup * p->epoch_steps) : 0,
            ramp = p->feedback ? ceil(p->feedback->ramp * p->epoch_steps) : 0;
@@ -40,7 +40,7 @@ static int too_short(const weir_plans *p, char *text)
     return 0;
 }
 
-int weir_warnings(const weir_plans *p, char (*text)[WEIR_WHY_MAX])
+int weir_warn_all(const weir_warn_facts *p, char (*text)[WEIR_WHY_MAX])
 {
     const weir_codec *codec = p->codec;
     int n = 0;
@@ -57,7 +57,7 @@ int weir_warnings(const weir_plans *p, char (*text)[WEIR_WHY_MAX])
     return n + (too_short(p, text[n]) > 0);
 }
 
-weir_err weir_never_lost(const char *name)
+weir_err weir_warn_never_lost(const char *name)
 {
     static const char *const part[] = {"residual", "owner-residual", "corrected"};
     const char *last = strrchr(name, '.');
@@ -74,7 +74,7 @@ weir_err weir_never_lost(const char *name)
     return WEIR_OK;
 }
 
-weir_err weir_saved_with(weir_err err, const char *settings)
+weir_err weir_warn_saved_with(weir_err err, const char *settings)
 {
     const char *codec = err == WEIR_MISFIT ? strstr(settings, "\ncodec ") : NULL;
 

@@ -55,12 +55,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                 weir_message_head(msg, c, bucket.n, body);
             memcpy(msg + (whole ? WEIR_MESSAGE_HEAD : 0), data + 2, body);
             size_t len = whole ? room : body,
-                   first = c->absorb ? weir_codec_usual(c, self, (weir_turn){0}) : 0;
+                   first = c->absorb ? weir_codec_usual(c, self, (weir_when){0}) : 0;
             if (first > len)
                 first = len;
             if (c->absorb) /* what came of the first round: bytes too */
-                c->absorb(self, (weir_turn){0}, msg, first);
-            c->decode(self, (weir_turn){.round = c->rounds - 1}, msg + first, len - first, acc);
+                c->absorb(self, (weir_when){0}, msg, first);
+            c->decode(self, (weir_when){.round = c->rounds - 1}, msg + first, len - first, acc);
         }
     }
     free(msg);

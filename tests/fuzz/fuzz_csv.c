@@ -12,7 +12,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     if (!n)
         return 0;
     text = copy(data + 1, n - 1);
-    if (!weir_table_parse("table", text, n - 1, (weir_header)(data[0] % 3), &t)) {
+    if (!weir_table_parse("table", text, n - 1, (weir_table_header)(data[0] % 3), &t)) {
         check(t.rows > 0 && t.cols > 1);
         for (uint64_t i = 0; i < t.rows * t.cols; i++)
             check(fabs(t.value[i]) <= 1e100);

@@ -15,25 +15,25 @@ static void check_text(const char *text, size_t room)
 
 static void meet(const void *data, size_t size)
 {
-    weir_join j;
-    weir_refusal no;
-    weir_seat seat[3];
+    weir_meet_join j;
+    weir_meet_refusal no;
+    weir_meet_entry seat[3];
     uint64_t run;
     bool loopback;
 
-    if (weir_join_read(data, size, &j)) {
-        check_text(j.seat.host, sizeof j.seat.host);
-        check_text(j.seat.at, sizeof j.seat.at);
+    if (weir_meet_join_read(data, size, &j)) {
+        check_text(j.entry.host, sizeof j.entry.host);
+        check_text(j.entry.at, sizeof j.entry.at);
         check_text(j.program, sizeof j.program);
         check_text(j.job, sizeof j.job);
-        if (j.rank < 0 || (uint32_t)j.rank >= j.size || !weir_address_good(j.seat.at, &loopback))
+        if (j.rank < 0 || (uint32_t)j.rank >= j.size || !weir_address_good(j.entry.at, &loopback))
             abort();
     }
     for (int n = 1; n <= 3; n++)
-        if (weir_table_read(data, size, n, &run, seat))
+        if (weir_meet_table_read(data, size, n, &run, seat))
             for (int i = 0; i < n; i++)
                 check_text(seat[i].at, sizeof seat[i].at);
-    if (weir_refusal_read(data, size, &no))
+    if (weir_meet_refusal_read(data, size, &no))
         check_text(no.why, sizeof no.why);
 }
 
@@ -66,7 +66,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         memcpy(&f, data, sizeof f);
         weir_frame_seal(&f);
         if (weir_frame_read(&f, sizeof f, 5, &f) &&
-            (f.from >= 5 || f.kind >= WEIR_WORDS || f.generation < 0))
+            (f.from >= 5 || f.kind >= WEIR_FRAME_KINDS || f.generation < 0))
             abort();
     }
     if (weir_frame_read(data, size, 5, &f) && f.from >= 5)

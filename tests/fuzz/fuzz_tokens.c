@@ -14,8 +14,8 @@ static void use_windows(const weir_sequences *q, const weir_data_facts *facts, i
 
     check(token && label && windows > 0);
     for (uint64_t i = 0; i < facts->count[part]; i++) {
-        weir_pick pick = {.part = (weir_part)part, .index = &i, .n = 1};
-        weir_batch batch = {.room = 1, .token = token, .label = label};
+        weir_data_pick pick = {.part = (weir_data_part)part, .index = &i, .n = 1};
+        weir_data_batch batch = {.room = 1, .token = token, .label = label};
         check(!weir_sequences_get(q, &pick, &batch));
         check(i % windows == 0 || token[0] == last);
         check(!memcmp(token + 1, label, (length - 1) * sizeof *token));
@@ -40,7 +40,7 @@ static void use_file(const weir_token_file *f, size_t streams, size_t length)
     if (!weir_token_file_copy(f, memory, 1 << 20, &most) &&
         !weir_sequences_cut(&q, &(weir_data_need){.batch = (int64_t)streams}, (int64_t)most + 1,
                             &facts))
-        for (int part = 0; part < WEIR_PARTS; part++)
+        for (int part = 0; part < WEIR_DATA_PARTS; part++)
             use_windows(&q, &facts, part);
     weir_sequences_close(&q);
 }

@@ -4,7 +4,7 @@
  * It starts MPI itself, as a program that embeds us may: so one process can have several runs, one
  * after the other. */
 #include "coll/coll.h"
-#include "net/place.h"
+#include "net/rank_info.h"
 #include <mpi.h>
 #include <signal.h>
 #include <stdio.h>
@@ -43,7 +43,7 @@ static bool filled(const unsigned char *at, size_t n, int from, int to)
 static weir_err exchange(weir_net *n, size_t len)
 {
     int p = weir_net_size(n), me = weir_net_rank(n);
-    weir_op *out = calloc((size_t)p, sizeof *out), in;
+    weir_net_op *out = calloc((size_t)p, sizeof *out), in;
     unsigned char *bytes = malloc((size_t)p * len + 1), *land = malloc(len + 1);
 
     CHECK(out && bytes && land);
@@ -53,7 +53,7 @@ static weir_err exchange(weir_net *n, size_t len)
     }
     for (int q = 0; q < p; q++) {
         bool lent = (q + me) % 2 || !len;
-        weir_net_recv(n, q, tag(1, (unsigned)q), WEIR_EXACT, lent ? NULL : land, lent ? 0 : len,
+        weir_net_recv(n, q, tag(1, (unsigned)q), WEIR_TAG_EXACT, lent ? NULL : land, lent ? 0 : len,
                       &in);
         WEIR_TRY(weir_net_wait_all(n, &in, 1, 0));
         CHECK(in.len == len && in.peer == q && filled(in.data, len, q, me));
@@ -88,7 +88,7 @@ static weir_err large(weir_net *n, void *arg)
 static weir_err any_source(weir_net *n, void *arg)
 {
     int p = weir_net_size(n), *next = calloc((size_t)p, sizeof *next);
-    weir_op out[MANY], in;
+    weir_net_op out[MANY], in;
     static unsigned bytes[MANY][2000];
 
     (void)arg;
@@ -102,7 +102,7 @@ static weir_err any_source(weir_net *n, void *arg)
         WEIR_TRY(weir_net_wait_all(n, out, MANY, 0));
     } else {
         for (int i = 0; i < MANY * (p - 1); i++) {
-            weir_net_recv(n, WEIR_ANY, weir_tag(WEIR_CHANNEL_SERVE, 0, 0), WEIR_WHOLE_CHANNEL, NULL,
+            weir_net_recv(n, WEIR_ANY, weir_tag(WEIR_CHANNEL_SERVE, 0, 0), WEIR_TAG_CHANNEL, NULL,
                           0, &in);
             WEIR_TRY(weir_net_wait_all(n, &in, 1, 0));
             CHECK(*(unsigned *)in.data == (unsigned)next[in.peer] &&
@@ -121,19 +121,19 @@ static weir_err big_and_late(weir_net *n, void *arg)
 {
     int p = weir_net_size(n), me = weir_net_rank(n), left = (me + p - 1) % p, which;
     static char bytes[100000], land[100000];
-    weir_op out[3], in[2], *late = &in[1];
+    weir_net_op out[3], in[2], *late = &in[1];
 
     (void)arg;
-    weir_net_recv(n, left, tag(9, 0), WEIR_EXACT, land, 10, &in[1]);
+    weir_net_recv(n, left, tag(9, 0), WEIR_TAG_EXACT, land, 10, &in[1]);
     CHECK(weir_net_wait(n, &late, 1, weir_net_now(n) + 0.05, &which) == WEIR_LATE);
     WEIR_TRY(exchange(n, 1)); /* nobody sends below before all have been late */
     for (unsigned i = 0; i < 3; i++)
         weir_net_send(n, (me + 1) % p, tag(i == 2 ? 9 : 2, 0), bytes, i == 2 ? 10 : sizeof bytes,
                       &out[i]);
-    weir_net_recv(n, left, tag(2, 0), WEIR_EXACT, land, 99999, &in[0]);
-    CHECK(!weir_net_wait(n, (weir_op *[]){&in[0]}, 1, 0, &which) && in[0].err == WEIR_BIG &&
+    weir_net_recv(n, left, tag(2, 0), WEIR_TAG_EXACT, land, 99999, &in[0]);
+    CHECK(!weir_net_wait(n, (weir_net_op *[]){&in[0]}, 1, 0, &which) && in[0].err == WEIR_BIG &&
           in[0].len == sizeof bytes);
-    weir_net_recv(n, left, tag(2, 0), WEIR_EXACT, land, sizeof land, &in[0]);
+    weir_net_recv(n, left, tag(2, 0), WEIR_TAG_EXACT, land, sizeof land, &in[0]);
     WEIR_TRY(weir_net_wait_all(n, in, 2, 0));
     CHECK(in[1].len == 10 && in[0].len == sizeof bytes);
     return weir_net_wait_all(n, out, 3, 0);
@@ -145,14 +145,14 @@ static weir_err cancel(weir_net *n, void *arg)
 {
     size_t len = 1 << 20;
     unsigned char *bytes = malloc(len);
-    weir_op o, *ops = &o, posted, *also = &posted;
+    weir_net_op o, *ops = &o, posted, *also = &posted;
 
     (void)arg;
     CHECK(bytes);
     if (weir_net_rank(n) == 1) {
         fill(bytes, len, 1, 0);
         weir_net_send(n, 0, tag(3, 0), bytes, len, &o);
-        weir_net_recv(n, 0, tag(4, 4), WEIR_EXACT, bytes, 1, &posted);
+        weir_net_recv(n, 0, tag(4, 4), WEIR_TAG_EXACT, bytes, 1, &posted);
         weir_net_cancel(n, &also, 1);
         CHECK(posted.done && posted.err == WEIR_STALE);
         weir_net_cancel(n, &ops, 1);
@@ -161,7 +161,7 @@ static weir_err cancel(weir_net *n, void *arg)
     }
     WEIR_TRY(exchange(n, 5000));
     if (weir_net_rank(n) == 0) {
-        weir_net_recv(n, 1, tag(3, 0), WEIR_EXACT, bytes, len, &o);
+        weir_net_recv(n, 1, tag(3, 0), WEIR_TAG_EXACT, bytes, len, &o);
         WEIR_TRY(weir_net_wait_all(n, &o, 1, 0));
         CHECK(filled(bytes, len, 1, 0));
     }
@@ -180,18 +180,18 @@ static weir_err renew(weir_net *n, void *arg)
 {
     int p = weir_net_size(n), all[64], me = weir_net_rank(n);
     static char old[9000], land[9000];
-    weir_op out, in;
+    weir_net_op out, in;
 
     (void)arg;
     for (int i = 0; i < p; i++)
         all[i] = i;
     weir_net_send(n, (me + 1) % p, tag(6, 0), old, sizeof old, &out);
-    weir_net_recv(n, (me + p - 1) % p, tag(7, 0), WEIR_EXACT, land, sizeof land, &in);
+    weir_net_recv(n, (me + p - 1) % p, tag(7, 0), WEIR_TAG_EXACT, land, sizeof land, &in);
     weir_net_renew(n, 1, all, p);
     CHECK(in.done && in.err == WEIR_STALE);
     WEIR_TRY(exchange(n, 20000));
-    weir_net_recv(n, (me + p - 1) % p, tag(6, 0), WEIR_EXACT, land, sizeof land, &in);
-    weir_net_cancel(n, (weir_op *[]){&in}, 1);
+    weir_net_recv(n, (me + p - 1) % p, tag(6, 0), WEIR_TAG_EXACT, land, sizeof land, &in);
+    weir_net_cancel(n, (weir_net_op *[]){&in}, 1);
     return weir_net_wait_all(n, &out, 1, 0);
 }
 
@@ -211,7 +211,8 @@ static weir_err sums(weir_coll_use *use, weir_group *g, size_t n, float *x, doub
     int p = g->size, me = g->me;
 
     for (int scatter = 0; scatter < 2; scatter++) {
-        size_t from = scatter ? weir_cut(n, p, me) : 0, to = scatter ? weir_cut(n, p, me + 1) : n;
+        size_t from = scatter ? weir_coll_cut(n, p, me) : 0,
+               to = scatter ? weir_coll_cut(n, p, me + 1) : n;
         for (size_t i = 0; i < n; i++) {
             x[i] = (float)((i + (size_t)me) % 1000);
             y[i] = (double)((i * 3 + (size_t)me) % 100000);
@@ -276,7 +277,7 @@ static weir_err deals(weir_coll_use *use, weir_group *g, size_t n, unsigned char
         off[0][i] = (size_t)i * n, len[0][i] = n / (size_t)(i + 1);
         fill(to + off[0][i], i == g->me ? len[0][i] : 0, g->me, root);
     }
-    WEIR_TRY(weir_gather(use, g, root, &(weir_pieces){to, off[0], len[0]}));
+    WEIR_TRY(weir_talk_gather_all(use, g, root, &(weir_pieces){to, off[0], len[0]}));
     for (int i = 0; i < g->size && g->me == root; i++)
         CHECK(filled(to + off[0][i], len[0][i], i, root));
     return WEIR_OK;
@@ -320,7 +321,7 @@ static weir_err wait_for_the_dead(weir_net *n, const char *how)
     float x[100] = {0};
     weir_coll_use use;
     weir_group g;
-    weir_op o, *ops = &o;
+    weir_net_op o, *ops = &o;
     weir_err err;
 
     CHECK(arena && bytes);
@@ -380,8 +381,8 @@ static const test tests[] = {
 
 static int run(const test *t)
 {
-    weir_place place;
-    weir_err err = weir_place_find(-1, 0, NULL, &place);
+    weir_rank_info place;
+    weir_err err = weir_rank_info_find(-1, 0, NULL, &place);
 
     place.timeout = 10;
     place.stall = 60;
