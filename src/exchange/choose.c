@@ -3,7 +3,6 @@
 #include "exchange/choose_inside.h"
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 enum {
     UNTRIED = 3 /* steps before the first trial: memory is touched for the first time */,
@@ -13,7 +12,8 @@ enum {
 /* seconds of trial that are enough, however few steps they are */
 static const double LONG = 3;
 static const double ALIKE = 1.03; /* so near to the best is as good */
-static const double CHANGED = 1.3;
+static const double CHANGE = 1.3; /* a step that takes so many times as long, or as short */
+static const char *const reason_name[] = {[FIRST] = "first", [DUE] = "due", [CHANGED] = "changed"};
 
 /* ---- making ---- */
 
@@ -179,7 +179,7 @@ static size_t write_poll(weir_choose *c, double step)
     weir_poll *to = c->poll;
 
     *to++ = (weir_poll){step, c->paused ? WEIR_NEVER : step};
-    for (int i = 0; i < c->env.lanes && c->phase == TRYING; i++) {
+    for (int i = 0; i < c->env.lanes && c->state == TRYING; i++) {
         *to++ = (weir_poll){0, c->least[i].start};
         *to++ = (weir_poll){0, c->least[i].idle};
         *to++ = (weir_poll){0, -c->least[i].took};
@@ -192,7 +192,7 @@ static void read_poll(weir_choose *c)
 {
     const weir_poll *from = c->poll + 1;
 
-    for (int i = 0; i < c->env.lanes && c->phase == TRYING; i++, from += NUMBERS)
+    for (int i = 0; i < c->env.lanes && c->state == TRYING; i++, from += NUMBERS)
         c->agreed[i] = (weir_sight){from[0].most, from[1].most, -from[2].most, from[3].most};
 }
 
@@ -200,8 +200,8 @@ static void read_poll(weir_choose *c)
  * last: steps in between are as they would always be. */
 static bool is_poll_due(const weir_choose *c)
 {
-    return c->phase == TRYING ? c->left < 0 || c->left == 1
-                              : c->phase == STEADY && c->steps % LOOK == LOOK - 1;
+    return c->state == TRYING ? c->left < 0 || c->left == 1
+                              : c->state == STEADY && c->steps % LOOK == LOOK - 1;
 }
 
 weir_err weir_choose_agree(weir_choose *c)
@@ -210,14 +210,14 @@ weir_err weir_choose_agree(weir_choose *c)
 
     c->until = weir_net_now(c->env.same->net);
     step = c->until - c->mark;
-    if (c->phase == WARMING)
+    if (c->state == WARMING)
         return WEIR_OK;
-    c->time[c->phase == TRYING ? c->steps : c->steps % LOOK] = c->paused ? 0 : step;
-    if (c->phase == TRYING)
+    c->time[c->state == TRYING ? c->steps : c->steps % LOOK] = c->paused ? 0 : step;
+    if (c->state == TRYING)
         record_lanes(c);
     if (!is_poll_due(c))
         return WEIR_OK;
-    if (c->phase == STEADY)
+    if (c->state == STEADY)
         step = median(c->time, LOOK, c->base);
     else if (c->left == 1)
         step = median(c->time + c->skip, c->steps + 1 - c->skip, step);
@@ -228,11 +228,12 @@ weir_err weir_choose_agree(weir_choose *c)
 
 /* ---- choosing ---- */
 
-static void begin_round(weir_choose *c, const char *why, weir_when when)
+/* The policy in use comes first: what the others are measured against. */
+static weir_choose_state begin_round(weir_choose *c, weir_choose_reason reason, weir_when when)
 {
     weir_policy *p = &c->policy[c->chosen];
 
-    c->choice.why = why;
+    c->reason = reason;
     weir_forecast_forget(&c->forecast, false);
     for (int k = 0; k < c->policies; k++) {
         c->policy[k].tried = 0;
@@ -240,8 +241,8 @@ static void begin_round(weir_choose *c, const char *why, weir_when when)
     }
     if (c->fitted)
         p->predicted = weir_forecast_step(&c->forecast, p->pick, when);
-    c->phase = TRYING;
     run(c, c->chosen);
+    return TRYING;
 }
 
 static void tell(const weir_choose *c)
@@ -260,7 +261,7 @@ static void tell(const weir_choose *c)
              (unsigned long long)c->choice.step, c->choice.why, text, c->policy[c->chosen].name);
 }
 
-static void decide(weir_choose *c, weir_when when)
+static weir_choose_state decide(weir_choose *c, weir_when when)
 {
     int taken = 0, before = c->chosen;
     double best = weir_choose_best(c, &taken);
@@ -269,22 +270,28 @@ static void decide(weir_choose *c, weir_when when)
         taken = before;
     if (c->policy[0].tried && c->policy[0].measured <= ALIKE * best)
         taken = 0;
-    c->calm = taken != before || strcmp(c->choice.why, "changed") ? LOOK
-              : 2 * c->calm < c->set->every                       ? 2 * c->calm
-                                                                  : c->set->every;
+    c->calm = taken != before || c->reason != CHANGED ? LOOK
+              : 2 * c->calm < c->set->every           ? 2 * c->calm
+                                                      : c->set->every;
     c->chosen = taken;
     c->base = c->policy[taken].measured;
-    c->choice = (weir_choice){when.step + 1,   c->choice.why, c->policy,
-                              c->policies,     taken,         before,
-                              c->env.lane,     c->env.lanes,  c->forecast.collective,
+    c->choice = (weir_choice){when.step + 1,
+                              reason_name[c->reason],
+                              c->policy,
+                              c->policies,
+                              taken,
+                              before,
+                              c->env.lane,
+                              c->env.lanes,
+                              c->forecast.collective,
                               c->forecast.byte};
     c->news = true;
-    c->phase = STEADY;
     run(c, taken);
     tell(c);
+    return STEADY;
 }
 
-static void end_trial(weir_choose *c, double step, weir_when when)
+static weir_choose_state end_trial(weir_choose *c, double step, weir_when when)
 {
     weir_policy *p = &c->policy[c->running];
     int next;
@@ -301,10 +308,10 @@ static void end_trial(weir_choose *c, double step, weir_when when)
             p->predicted = weir_forecast_step(&c->forecast, p->pick, when);
     }
     next = weir_choose_next(c, when);
-    if (next >= 0)
-        run(c, next);
-    else
-        decide(c, when);
+    if (next < 0)
+        return decide(c, when);
+    run(c, next);
+    return TRYING;
 }
 
 /* How many steps a trial has after its first. */
@@ -322,17 +329,26 @@ static int64_t steps_more(const weir_choose *c, double first)
 
 static double mean_step(const weir_choose *c) { return c->poll[0].sum / c->env.same->size; }
 
-static void tried_step(weir_choose *c, weir_when when)
+/* ---- a step in each state: which one is next ---- */
+
+static weir_choose_state warming_step(weir_choose *c, weir_when when)
 {
-    if (c->left < 0 && c->poll[0].most >= WEIR_NEVER)
-        return; /* somebody had something else to do: the next one is the first */
-    c->left = c->left < 0 ? steps_more(c, mean_step(c)) : c->left - 1;
-    c->steps++;
-    if (c->left == 0)
-        end_trial(c, mean_step(c), when);
+    if (++c->steps < UNTRIED || when.epochs < c->warmup)
+        return WARMING;
+    c->ramping = when.epochs < c->ramped;
+    return begin_round(c, FIRST, when);
 }
 
-static void steady_step(weir_choose *c, weir_when when)
+static weir_choose_state trying_step(weir_choose *c, weir_when when)
+{
+    if (c->left < 0 && c->poll[0].most >= WEIR_NEVER)
+        return TRYING; /* somebody had something else to do: the next one is the first */
+    c->left = c->left < 0 ? steps_more(c, mean_step(c)) : c->left - 1;
+    c->steps++;
+    return c->left ? TRYING : end_trial(c, mean_step(c), when);
+}
+
+static weir_choose_state steady_step(weir_choose *c, weir_when when)
 {
     double step = mean_step(c);
 
@@ -340,29 +356,23 @@ static void steady_step(weir_choose *c, weir_when when)
         c->ramping = false;
         /* a ramp's first messages are many times as long */
         weir_forecast_forget(&c->forecast, true);
-        begin_round(c, "changed", when);
-        return;
+        return begin_round(c, CHANGED, when);
     }
     if (++c->steps % LOOK)
-        return;
+        return STEADY;
     c->clock += LOOK * step;
-    if (c->steps >= c->calm && (step > CHANGED * c->base || step < c->base / CHANGED))
-        begin_round(c, "changed", when);
-    else if (c->steps >= c->set->every)
-        begin_round(c, "due", when);
+    if (c->steps >= c->calm && (step > CHANGE * c->base || step < c->base / CHANGE))
+        return begin_round(c, CHANGED, when);
+    return c->steps >= c->set->every ? begin_round(c, DUE, when) : STEADY;
 }
 
 void weir_choose_committed(weir_choose *c, weir_when when)
 {
+    static weir_choose_state (*const step[])(weir_choose *, weir_when) = {
+        [WARMING] = warming_step, [TRYING] = trying_step, [STEADY] = steady_step};
+
     c->mark = c->until;
-    if (c->phase == TRYING)
-        tried_step(c, when);
-    else if (c->phase == STEADY)
-        steady_step(c, when);
-    else if (++c->steps >= UNTRIED && when.epochs >= c->warmup) {
-        c->ramping = when.epochs < c->ramped;
-        begin_round(c, "first", when);
-    }
+    c->state = step[c->state](c, when);
     c->paused = false;
 }
 
@@ -372,7 +382,7 @@ const weir_choice *weir_choose_news(weir_choose *c, bool *trying)
 {
     bool news = c->news;
 
-    *trying = c->phase != STEADY;
+    *trying = c->state != STEADY;
     c->news = false;
     return news ? &c->choice : NULL;
 }

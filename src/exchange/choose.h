@@ -7,9 +7,20 @@
  * all workers; those near the best, dense among them, are tried once more. Of two within 3 % dense
  * is taken, then the one in use.
  *
- * First some steps go dense. Then all is tried that may be worth it; again after `every` steps,
- * where what is known to be slow is tried only if that costs little of the time since it was tried
- * last; and at once, all of it, when ten steps take 30 % more or less than they did in the trial.
+ * States, changed by commits alone:
+ *
+ *                three steps, and every warm-up is over: first
+ *      WARMING ------------------------------------------------> TRYING <--. a trial is over, and
+ *      all lanes                                                  |   ^ `---' another is worth it:
+ *      go dense                  all is tried that is worth it:   |   |       the next policy
+ *                                one is taken                     v   |
+ *                                                                STEADY
+ *
+ * Back from STEADY to TRYING it goes when that is due, after `every` steps: what is known to be
+ * slow is tried then only if that costs little of the time since it was tried last. And at once,
+ * for all of them, when something has changed: ten steps take 30 % more or less than they did in
+ * the trial, or the last ramp is over, whose messages were longer.
+ *
  * Steps that take seconds are tried less often.
  *
  * Every rank decides alike, from numbers that all agree upon before the commit: a step that fails
@@ -28,7 +39,7 @@ typedef struct weir_policy {
 
 struct weir_choice {
     uint64_t step;   /* committed so far */
-    const char *why; /* first, due, changed */
+    const char *why; /* a round's reason: first, due, changed */
     const weir_policy *policy;
     int policies, taken, before;
     const weir_lane *lane;

@@ -14,7 +14,9 @@ typedef struct weir_poll {
 /* so many times the best: one step is enough to know */
 static const double WEIR_CHOOSE_HOPELESS = 2;
 
-typedef enum { WARMING, TRYING, STEADY } weir_choose_phase;
+/* As drawn in choose.h; and why a round of trials was begun. */
+typedef enum { WARMING, TRYING, STEADY } weir_choose_state;
+typedef enum { FIRST, DUE, CHANGED } weir_choose_reason;
 
 struct weir_choose {
     weir_exchange_env env;
@@ -27,9 +29,10 @@ struct weir_choose {
     /* one a candidate, dense first; two mixes: the one in use, and another */
     weir_policy policy[WEIR_AUTO_MOST + 2];
     int policies, plain, running, chosen; /* plain: those that are no mix */
-    weir_choose_phase phase;
-    int64_t steps, calm; /* steps in this phase, or trial; so many are left alone */
-    int64_t left;        /* steps that the trial has yet to go; -1: its first one will say */
+    weir_choose_state state;
+    weir_choose_reason reason; /* of the last round */
+    int64_t steps, calm;       /* steps in this state, or trial; so many are left alone */
+    int64_t left;              /* steps that the trial has yet to go; -1: its first one will say */
     /* the trial's first step is the first of its policy, and does not count; this step does not */
     bool skip, paused;
     double time[WEIR_CHOOSE_TRIES + 2]; /* of steps here; 0: does not count */

@@ -65,7 +65,7 @@ int weir_choose_next(weir_choose *c, weir_when when)
     int next = -1, which = 0, mix = c->chosen == c->plain ? c->plain + 1 : c->plain;
     double best = weir_choose_best(c, &which);
 
-    if (!c->policy[0].tried && strcmp(c->choice.why, "due"))
+    if (!c->policy[0].tried && c->reason != DUE)
         return 0;
     for (int k = 0; k < c->plain; k++) {
         weir_policy *p = &c->policy[k];
