@@ -40,7 +40,7 @@ export WERROR ?= 1
 endif
 
 OPT_release := -O2 -g
-OPT_clang := -O2 -g
+OPT_clang := -O0 # for its warnings
 OPT_asan := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined \
 	-fno-sanitize-recover=undefined
 OPT_tsan := -O1 -g -fsanitize=thread

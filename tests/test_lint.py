@@ -231,7 +231,8 @@ def test_using_a_name_is_not_declaring_it(tmp_path):
 
 
 @pytest.mark.parametrize(
-    'path', ['src/core/x.c', 'scripts/tool', 'scripts/run', 'Makefile', 'a.py']
+    'path',
+    ['src/core/x.c', 'scripts/tool', 'scripts/run', 'Makefile', 'a.py', 'a.1', 'a.net', 'a.conf'],
 )
 def test_all_languages_have_a_width(tmp_path, path):
     first = CLEAN.get(path, '\n').split('\n')[0]

@@ -4,6 +4,7 @@ from linting.tree import Fault
 
 KINDS = ('blank', 'tab', 'newline', 'width')
 WIDTH = 100
+WRITTEN = ('c', 'python', 'shell', 'make', 'markdown', 'manual', 'settings')
 
 
 def check_space(tree):
@@ -33,7 +34,7 @@ def prose(text):
 
 
 def check_width(tree):
-    for f in tree.of('c', 'python', 'shell', 'make', 'markdown'):
+    for f in tree.of(*WRITTEN):
         markdown = f.language == 'markdown'
         lines = prose(f.text) if markdown else enumerate(f.text.split('\n'), 1)
         wide = [n for n, line in lines if len(line.replace('\t', '        ')) > WIDTH]

@@ -58,8 +58,11 @@ class File:
             return 'c'
         if self.base.endswith('.py') or re.match(r'#!.*python3', first):
             return 'python'
-        if self.base.endswith('.md'):
-            return 'markdown'
+        for ending, language in (('.md', 'markdown'), ('.1', 'manual')):
+            if self.base.endswith(ending):
+                return language
+        if self.base.endswith(('.net', '.conf')):
+            return 'settings'
         if self.base == 'Makefile' or self.base.endswith('.mk'):
             return 'make'
         return 'shell' if re.match(r'#!.*\b(ba|da)?sh\b', first) else 'other'
