@@ -343,6 +343,25 @@ static weir_err hoard(weir_net *n, void *arg)
     return weir_fail(WEIR_LOST, "as it must be");
 }
 
+/* What nobody asked for in one generation is let go by the next: it does not count against what may
+ * be held, however many generations there are. */
+static weir_err old_is_let_go(weir_net *n, void *arg)
+{
+    char *block = calloc(1, 10000);
+    weir_err err = block ? WEIR_OK : weir_fail_nomem(10000);
+
+    (void)arg;
+    for (int generation = 1; generation <= 30 && !err; generation++) {
+        for (uint32_t i = 0; weir_net_rank(n) == 1 && i < 10 && !err; i++)
+            err = weir_net_send_wait(n, 0, law_tag(0, i), block, 10000);
+        if (!err)
+            err = law_barrier(n, 1); /* behind them: they have come */
+        weir_net_renew(n, generation, (int[]){0, 1}, 2);
+    }
+    free(block);
+    return err ? err : law_barrier(n, 2);
+}
+
 /* ---- alive but busy ---- */
 
 static weir_err stalled(weir_net *n, void *arg)
@@ -371,6 +390,7 @@ const law laws_loss[] = {
     {"aborted", 2, aborted, .leaves = 1 << 0},
     {"goodbye", 3, goodbye},
     {"hoard", 3, hoard, .leaves = 7, .options = "hold=200000"},
+    {"old_is_let_go", 2, old_is_let_go, .options = "hold=200000"},
     {"stalled", 2, stalled, .timeout = 1, .stall = 0.5},
     {0},
 };

@@ -72,6 +72,102 @@ static void flipped_heads(void **state)
     }
 }
 
+/* ---- bodies that make no sense ---- */
+
+enum { GUARD = 256 };
+static const float UNTOUCHED = 12345;
+
+/* Takes it or refuses it, and writes nothing outside the bucket. The message has just its own
+ * bytes, so that a sanitizer sees who reads beyond them. */
+static weir_err decode_guarded(coder_rig *r, const unsigned char *msg, size_t len)
+{
+    size_t n = r->bucket.n;
+    float *acc = calloc(n + 2 * GUARD, sizeof *acc);
+    unsigned char *copy = malloc(len);
+    weir_err err;
+
+    memcpy(copy, msg, len);
+    for (size_t i = 0; i < GUARD; i++)
+        acc[i] = acc[n + GUARD + i] = UNTOUCHED;
+    err = r->codec->decode(r->fresh, r->turn, copy, len, acc + GUARD);
+    for (size_t i = 0; i < GUARD; i++)
+        assert_true(acc[i] == UNTOUCHED && acc[n + GUARD + i] == UNTOUCHED);
+    assert_true(err == WEIR_OK || err == WEIR_INVALID);
+    free(acc);
+    free(copy);
+    return err;
+}
+
+/* Every byte behind the head, as it never was. Later ones are much alike: fewer and fewer. */
+static void hostile_bodies(void **state)
+{
+    static const unsigned char with[] = {0x00, 0xff, 0x80, 0x01, 0x7f};
+
+    (void)state;
+    for (const char *const *s = codec_specs; *s; s++) {
+        coder_rig *r = coder_open(*s, usual_bucket.views, usual_bucket.shape);
+        fill(r->grad, r->bucket.n, NORMAL, 1);
+        assert_int_equal(coder_step(r, true), WEIR_OK);
+        for (size_t at = WEIR_MESSAGE_HEAD; at < r->len && r->codec->combine != WEIR_COMBINE_ADD;
+             at += 1 + at / 100) {
+            unsigned char was = r->msg[at];
+            for (size_t k = 0; k < sizeof with; k++) {
+                r->msg[at] = with[k];
+                decode_guarded(r, r->msg, r->len);
+            }
+            r->msg[at] = was;
+        }
+        assert_int_equal(decode_guarded(r, r->msg, r->len), WEIR_OK);
+        coder_close(r);
+    }
+}
+
+/* The first place of a message of places as they are, the value of one that has one for all, and
+ * the length of cells: each wrong by the least that it can be. */
+static void places_outside(void **state)
+{
+    static const size_t one[][2] = {{100, 300}};
+    static const struct {
+        const char *spec;
+        uint8_t how;
+    } trial[] = {{"topk:select=exact,rice=no", 0},
+                 {"strom:density=0.01,pack=none", 0},
+                 {"redsync:rice=no", 0},
+                 {"strom:tau=1e-9", 2}};
+
+    (void)state;
+    for (size_t k = 0; k < sizeof trial / sizeof *trial; k++) {
+        coder_rig *r = coder_open(trial[k].spec, 1, one);
+        unsigned char *row = r->msg + WEIR_MESSAGE_HEAD, *body = row + 16;
+        uint32_t word, last = 2 * 29999, outside = 2 * 30000, bytes;
+        const float bad = NAN;
+        fill(r->grad, r->bucket.n, NORMAL, 1);
+        assert_int_equal(coder_step(r, true), WEIR_OK);
+        assert_int_equal(row[8], trial[k].how);
+        memcpy(&word, row, 4);
+        if (word) { /* one value for all */
+            memcpy(row, &bad, 4);
+            assert_int_equal(decode_guarded(r, r->msg, r->len), WEIR_INVALID);
+            memcpy(row, &word, 4);
+        }
+        memcpy(&word, body, 4);
+        if (trial[k].how == 0) {
+            memcpy(body, &last, 4);
+            assert_int_equal(decode_guarded(r, r->msg, r->len), WEIR_OK);
+            memcpy(body, &outside, 4);
+            assert_int_equal(decode_guarded(r, r->msg, r->len), WEIR_INVALID);
+            memcpy(body, &word, 4);
+        }
+        /* four bytes fewer, which head and row agree on */
+        memcpy(&bytes, row + 12, 4);
+        bytes -= 4;
+        memcpy(row + 12, &bytes, 4);
+        weir_message_head(r->msg, r->codec, r->bucket.n, r->len - WEIR_MESSAGE_HEAD - 4);
+        assert_int_equal(decode_guarded(r, r->msg, r->len - 4), WEIR_INVALID);
+        coder_close(r);
+    }
+}
+
 /* What docs/WIRE.md says they have. */
 static void wire_bytes(void **state)
 {
@@ -250,6 +346,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fresh_instance),       cmocka_unit_test(flipped_heads),
+        cmocka_unit_test(hostile_bodies),       cmocka_unit_test(places_outside),
         cmocka_unit_test(wire_bytes),           cmocka_unit_test(wire_bytes_of_many),
         cmocka_unit_test(wire_bytes_of_places), cmocka_unit_test(bad_values),
         cmocka_unit_test(shortest_form),

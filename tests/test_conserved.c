@@ -193,6 +193,18 @@ static void note_end(held_model *m, held_job *j)
         held_take_sent(m, j);
 }
 
+/* Of who leaves: all that it had is with the others. */
+static weir_err has_nothing(const held_model *m)
+{
+    static held_sum left;
+
+    memset(&left, 0, sizeof left);
+    held_add(m, &left);
+    for (int i = 0; i < HELD_N; i++)
+        CHECK(left.size[HELD_BACK][i] == 0 && left.size[HELD_SPEED][i] == 0);
+    return WEIR_OK;
+}
+
 static weir_err phase_of(held_model *m, held_job *j, weir_net *net, int phase, weir_arena *a)
 {
     const weir_exchange *x = held_exchange(j);
@@ -214,7 +226,7 @@ static weir_err phase_of(held_model *m, held_job *j, weir_net *net, int phase, w
     held_add(m, &j->before);
     WEIR_TRY(x->hand_over(m->self, phase ? ranks : last[1], 3));
     held_add(m, &j->after);
-    return WEIR_OK;
+    return place(last[1], 3, me) < 0 ? has_nothing(m) : WEIR_OK;
 }
 
 static weir_err changing_rank(weir_net *net, void *arg)

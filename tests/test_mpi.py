@@ -18,6 +18,7 @@ from weirlib import (
     environment,
     events,
     leftovers,
+    listed,
     rounding,
     train,
     wait_for,
@@ -161,6 +162,10 @@ def test_laws(mpi, size):
     assert re.findall(r'^ok (\w+)', out, re.M) == [
         law for law in LAWS if size > 2 or law != 'cancel'
     ], out
+
+
+def test_every_collective_is_among_the_laws():
+    assert set(listed('coll')) | {'mpi'} <= set(LAWS)
 
 
 @pytest.mark.parametrize('how', ['killed', 'fails'])
