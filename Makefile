@@ -90,13 +90,13 @@ $(O)/nn/kernels_%.o: CFLAGS += -ffp-contract=fast -fno-math-errno -fno-trapping-
 $(O)/nn/kernels_avx2.o $(O)/nn/kernels_avx512.o: CFLAGS += -mfma
 $(O)/%.o: src/%.c
 	$(COMPILE) -c $< -o $@
-$(B)/mpi/%.o: src/%.c $(B)/mpi/flags
+$(B)/mpi/%.o: src/%.c $(B)/mpi-flags
 	$(COMPILE) $(MPI_CFLAGS) -c $< -o $@
 # what knows of MPI is made anew when it comes or goes, or is another one
-$(B)/mpi/flags: FORCE
+$(B)/mpi-flags: FORCE
 	@mkdir -p $(@D); echo '$(MPI_SHOW)' | cmp -s - $@ || echo '$(MPI_SHOW)' > $@
 FORCE:
-$(B)/libweir.a: $(LIB_OBJ) $(B)/mpi/flags
+$(B)/libweir.a: $(LIB_OBJ) $(B)/mpi-flags
 	@rm -f $@
 	@$(AR) rcs $@ $(LIB_OBJ)
 $(B)/weir: $(CLI_OBJ) $(B)/libweir.a

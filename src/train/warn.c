@@ -29,13 +29,13 @@ static int too_short(const weir_warn_facts *p, char *text)
         return snprintf(text, WEIR_WHY_MAX,
                         "--codec %s: nothing is compressed, the first %.0f steps of %s are dense "
                         "and this run has %.0f; its options warmup%s, in epochs, make it begin "
-                        "earlier (docs/USING.md says what that costs)",
+                        "earlier (docs/GUIDE.md says what that costs)",
                         p->spec, dense, name, p->steps, ramp > 0 ? " and ramp" : "");
     if (ramp > 0 && p->steps <= dense + ramp)
         return snprintf(text, WEIR_WHY_MAX,
                         "--codec %s: the density of %s falls until step %.0f, this run has %.0f, "
                         "and ratio counts none of them; its options warmup and ramp, in epochs, "
-                        "make it fall earlier (docs/USING.md says what that costs)",
+                        "make it fall earlier (docs/GUIDE.md says what that costs)",
                         p->spec, name, dense + ramp, p->steps);
     return 0;
 }
