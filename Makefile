@@ -63,7 +63,7 @@ SRC := $(wildcard src/*/*.c)
 MPI_SRC := $(wildcard src/net/mpi*.c src/coll/mpi.c)
 TABLE_SRC := src/net/net.c src/coll/coll.c
 LIB_OBJ := $(patsubst src/%.c,$(O)/%.o,$(filter-out src/cli/% $(MPI_SRC) $(TABLE_SRC),$(SRC))) \
-	$(patsubst src/%.c,$(B)/mpi/%.o,$(TABLE_SRC) $(if $(MPICC),$(MPI_SRC)))
+	$(patsubst src/%.c,$(B)/with-mpi/%.o,$(TABLE_SRC) $(if $(MPICC),$(MPI_SRC)))
 CLI_OBJ := $(patsubst src/%.c,$(O)/%.o,$(filter src/cli/%,$(SRC)))
 TESTS := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/test_*.c))
 FUZZERS := $(patsubst tests/fuzz/%.c,build/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
@@ -90,7 +90,7 @@ $(O)/nn/kernels_%.o: CFLAGS += -ffp-contract=fast -fno-math-errno -fno-trapping-
 $(O)/nn/kernels_avx2.o $(O)/nn/kernels_avx512.o: CFLAGS += -mfma
 $(O)/%.o: src/%.c
 	$(COMPILE) -c $< -o $@
-$(B)/mpi/%.o: src/%.c $(B)/mpi-flags
+$(B)/with-mpi/%.o: src/%.c $(B)/mpi-flags
 	$(COMPILE) $(MPI_CFLAGS) -c $< -o $@
 # what knows of MPI is made anew when it comes or goes, or is another one
 $(B)/mpi-flags: FORCE
