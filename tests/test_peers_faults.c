@@ -46,7 +46,7 @@ static void a_replica_that_differs_is_named(void **state)
     free(p);
 }
 
-/* A letter with any bit changed, or of another length, is told from a whole one, and changes
+/* A delta with any bit changed, or of another length, is told from a whole one, and changes
  * nothing. */
 static weir_err damage(rank *r, weir_lane *l, const weir_delta_writer *pen, unsigned char *copy,
                        size_t len)
@@ -120,7 +120,7 @@ static void damaged_letters(void **state)
     }
 }
 
-/* What a letter of a falling rate left behind is as much as before when it is seen as gradients; of
+/* What a delta of a falling rate left behind is as much as before when it is seen as gradients; of
  * a rate that is nearly gone, no more than 16 times as much. */
 static void held_in_units(void **state)
 {

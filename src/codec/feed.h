@@ -2,13 +2,14 @@
  * becomes of what it leaves.
  *
  *   g = scale * gradient
- *   u = momentum * u + g     where momentum is corrected here (Nesterov's: u, and g + momentum * u
- * goes on); else g goes on x = held back + u        the codec encodes x, and leaves in its place
- * what it did not send: that is held back now
+ *   u = momentum * u + g   where momentum is corrected here (Nesterov's: u, and g + momentum * u
+ *                          goes on); else g goes on
+ *   x = held back + u      the codec encodes x, and leaves in its place what it did not send: that
+ *                          is held back now
  *
  * Of all that a repeated step would need nothing is overwritten: what is held back, and u, go to a
- * memory of their own, and change places with the old in the commit (lane.c). Where nothing is held
- * back, x is made in the gradient's own place. */
+ * memory of their own, and change places with the old in the commit (exchange/lane.c). Where
+ * nothing is held back, x is made in the gradient's own place. */
 #ifndef WEIR_CODEC_FEED_H
 #define WEIR_CODEC_FEED_H
 #include "core/err.h"

@@ -1,14 +1,23 @@
 /* indices.h - inside codec/: which elements of a tensor are sent, and what for each: the body of
  * every sparse codec's messages.
  *
- * A word is place << 1 | minus, rising; it may stand several times. Body: for each tensor of the
- * bucket a row of 16 bytes 0  value (float)   4  words (32 bits)   8  how (8)   9  parameter (8) 10
- * valued (16: 0 or 1)   12  bytes of its part (32) then their parts, each a multiple of 4 bytes. A
- * part is the words and, if it is valued, a float for each of them: what is added there; else it is
- * value, or minus that. How words are written: 0 words: 32 bits each 1 rice:  rice.h, with the
- * parameter; padded to 4 bytes 2 cells: `parameter` bits an element (2, 4, 8), in order from the
- * lowest bit on: how many words of it, minus counted down, in two's complement; padded to 4 bytes;
- * never valued */
+ * A word is index << 1 | minus, rising; it may stand several times. The body has, for each tensor
+ * of the bucket, a row of 16 bytes
+ *
+ *    0  value (float)
+ *    4  words (32 bits)
+ *    8  how they are written (8)
+ *    9  parameter (8)
+ *   10  valued (16: 0 or 1)
+ *   12  bytes of its words (32)
+ *
+ * and then their words, each tensor's a multiple of 4 bytes: the words and, if they are valued, a
+ * float for each of them, which is added there; else it is value, or minus that. They are written
+ *
+ *   0 words  32 bits each
+ *   1 rice   rice.h, with the parameter; padded to 4 bytes
+ *   2 cells  `parameter` bits an element (2, 4, 8), in order from the lowest bit on: how many words
+ *            of it, minus counted down, in two's complement; padded to 4 bytes; never valued */
 #ifndef WEIR_CODEC_INDICES_H
 #define WEIR_CODEC_INDICES_H
 #include "codec/message.h"

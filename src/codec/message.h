@@ -1,9 +1,12 @@
 /* message.h - inside codec/: the head of every message that is decoded, and reading what comes
- * behind it.
+ * behind it. Little-endian, 16 bytes:
  *
- *   0  "WC"   2  version 2   3  the codec's mark   4  floats of the bucket (32 bits)   8  bytes
- * behind the head (32 bits) 12 low half of XXH3-64 of the 12 bytes before, seed 0 Little-endian; 16
- * bytes. */
+ *    0  "WC"
+ *    2  version 2
+ *    3  the codec's mark
+ *    4  floats of the bucket (32 bits)
+ *    8  bytes behind the head (32 bits)
+ *   12  low half of XXH3-64 of the 12 bytes before, seed 0 */
 #ifndef WEIR_CODEC_MESSAGE_H
 #define WEIR_CODEC_MESSAGE_H
 #include "codec/codec.h"

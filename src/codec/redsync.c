@@ -2,14 +2,18 @@
  * 1808.04357).
  *
  * Thresholds are mean + ratio (max - mean) of |x|, or, quantised, of x on the side whose turn it
- * is; the mean is a sample's, and levels are tried on the few that a sieve has put aside. k =
- * density * elements, at least one. By the size of the tensor (select=auto): trimmed  ratio 0.8,
- * 0.6, ... until k pass; the k largest of those are sent. For tensors below 4 MiB search   ratio is
- * halved in [0, 1] until k to 2 k pass, and all of them are sent: fewer than k pass: lower, else
- * higher. The threshold serves for `reuse` steps Quantised: one step sends the largest, the next
- * the most negative, all as their mean: places are all that travels. What the mean does not say is
- * held back (error=keep), or dropped with the rest, as the paper seems to do (error=drop). The
- * output layer, whose few numbers matter most, is sent as it is.
+ * is; the mean is a sample's, and levels are tried on the few that a sieve has put aside.
+ * k = density * elements, at least one. By the size of the tensor (select=auto):
+ *
+ *   trimmed  ratio 0.8, 0.6, ... until k pass; the k largest of those are sent. For tensors below
+ *            4 MiB
+ *   search   ratio is halved in [0, 1] until k to 2 k pass, and all of them are sent: fewer than k
+ *            pass: lower, else higher. The threshold serves for `reuse` steps
+ *
+ * Quantised: one step sends the largest, the next the most negative, all as their mean: indices are
+ * all that travels. What the mean does not say is held back (error=keep), or dropped with the rest,
+ * as the paper seems to do (error=drop). The output layer, whose few numbers matter most, is sent
+ * as it is.
  *
  * Body: indices.h, valued unless quantised, part by part. */
 #include "codec/sieve.h"

@@ -3,14 +3,14 @@
 
 struct weir_mailbox {
     weir_group *group;
-    int lanes, bound, window; /* window: letters of one member that may be on their way */
+    int lanes, bound, window; /* window: deltas of one member that may be on their way */
     bool open;
     uint64_t first; /* the step it was opened for */
-    /* by lane: where its letter lies in a place; by place and lane: how long it is */
+    /* by lane: where its delta lies in a place; by place and lane: how long it is */
     size_t *at, *len;
     size_t room;           /* bytes of a place */
     char *mine;            /* bound + 1 places; NULL: dry */
-    uint64_t *taken;       /* by member: letters since the first */
+    uint64_t *taken;       /* by member: deltas since the first */
     weir_net_op *in, *out; /* by member, `window` each; by place, lane and member */
     weir_net_op **all;     /* every one of them */
     size_t ops;

@@ -1,13 +1,13 @@
 /* peers.c - every worker sends to every other, and applies what has come: no server, no barrier
  * (Strom 2015).
  *
- * A step of a worker: its gradient goes, lane by lane and while backward still runs, into letters
- * to all others (delta.h); then its weights move by its own letter, as it was sent, and by all
- * letters that have come since its last step. Replicas differ by letters on their way and by the
+ * A step of a worker: its gradient goes, lane by lane and while backward still runs, into deltas
+ * to all others (delta.h); then its weights move by its own delta, as it was sent, and by all
+ * deltas that have come since its last step. Replicas differ by deltas on their way and by the
  * order of additions, and by nothing else.
  *
- * Nobody ends step t before it has everybody's letters of step t - bound: no two are further apart.
- * With bound=0 all step together, add in the order of the members, and hold the same bits. Letters
+ * Nobody ends step t before it has everybody's deltas of step t - bound: no two are further apart.
+ * With bound=0 all step together, add in the order of the members, and hold the same bits. Deltas
  * of up to `bound` steps ahead are taken when they come.
  *
  * The sums behind the last lane (exchange.h) are, at the end of step t, those of step t - bound,
@@ -15,12 +15,12 @@
  * waits. So all ranks see the same sums at the same step, and what the trainer decides by them it
  * decides everywhere alike.
  *
- * settle: waits for all letters, applies them, and compares what was applied: the checksums of all
- * letters, added up, must be the same on all ranks, and their weights the same but for rounding.
+ * settle: waits for all deltas, applies them, and compares what was applied: the checksums of all
+ * deltas, added up, must be the same on all ranks, and their weights the same but for rounding.
  * Then the first member's are taken by all.
  *
  * Momentum and decay are the sender's: it adds its share of the pull on its own weights to its
- * gradient. A bound on the norm is kept by each worker, at 1/sqrt(p) of it, before its letters are
+ * gradient. A bound on the norm is kept by each worker, at 1/sqrt(p) of it, before its deltas are
  * written. An error ends it: what was sent cannot be called back. */
 #include "core/vec.h"
 #include "exchange/reconcile.h"
@@ -51,7 +51,7 @@ typedef struct peers {
 
 /* ---- making ---- */
 
-/* Momentum and decay go to whoever writes letters. */
+/* Momentum and decay go to whoever writes deltas. */
 static weir_err take_over(peers *x, weir_lane *l)
 {
     weir_pull pull;
@@ -107,7 +107,7 @@ static weir_err init(void *self, const weir_exchange_env *env)
 
 /* ---- sending ---- */
 
-/* The first letter since all have agreed. */
+/* The first delta since all have agreed. */
 static void begin(peers *x, weir_when when)
 {
     if (!weir_mailbox_is_open(x->mailbox))
@@ -204,7 +204,7 @@ static weir_err apply_own(peers *x, uint64_t step)
     return WEIR_OK;
 }
 
-/* Gradients have left: their memory takes up what letters say. */
+/* Gradients have left: their memory takes up what deltas say. */
 static void clear(peers *x)
 {
     for (weir_lane *l = x->env.lane;
@@ -228,7 +228,7 @@ static uint64_t oldest(const peers *x, uint64_t step)
     return step >= x->since + (uint64_t)x->bound ? step - (uint64_t)x->bound : x->since;
 }
 
-/* Letters that must be here, then all that are; then there is a place for the next. */
+/* Deltas that must be here, then all that are; then there is a place for the next. */
 static weir_err gather(peers *x, uint64_t step)
 {
     weir_net *net = x->env.same->net;
@@ -247,7 +247,7 @@ static weir_err gather(peers *x, uint64_t step)
     return WEIR_OK;
 }
 
-/* Weights move by what letters have said. */
+/* Weights move by what deltas have said. */
 static weir_err move(peers *x, weir_when when, double *norm)
 {
     weir_commit as = {.when = when, .rate = x->writer.base};

@@ -1,11 +1,14 @@
 /* mpi_link.h - between the mpi*.c files, the only ones that include mpi.h: one rank's link to its
  * peers.
  *
- *   mpi.c        the world: messages out and in                mpi_open.c   starts MPI, makes the
- * link; closes both mpi_move.c   what MPI does for us at the moment            mpi_idle.c   a rank
- * that waits mpi_coll.c   MPI's own collectives                         mpi_hold.c   messages
- * nobody asks for mpi_control.c  words and signs of life, over TCP             mpi_meet.c   how
- * those connections come about
+ *   mpi.c          the world: messages out and in
+ *   mpi_open.c     starts MPI, makes the link; closes both
+ *   mpi_move.c     what MPI does for us at the moment
+ *   mpi_idle.c     a rank that waits
+ *   mpi_coll.c     MPI's own collectives
+ *   mpi_hold.c     messages nobody asks for
+ *   mpi_control.c  control messages and signs of life, over TCP
+ *   mpi_meet.c     how those connections come about
  *
  * MPI carries data. It does not tell of a dead rank, and cannot take a send back: so words have TCP
  * connections of their own, one a pair of ranks, whose end is the end of the peer; and after the

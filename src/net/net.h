@@ -31,7 +31,7 @@ typedef enum {
     WEIR_CHANNEL_COLL,  /* collectives; turn: the group's running number */
     WEIR_CHANNEL_AGREE, /* membership after a loss */
     WEIR_CHANNEL_SERVE, /* requests to a serving task: the only channel received with a wildcard */
-    /* letters of one worker to all others; turn: the sender's step, part: the lane */
+    /* deltas of one worker to all others; turn: the sender's step, part: the lane */
     WEIR_CHANNEL_PEERS
 } weir_channel;
 static inline uint64_t weir_tag(weir_channel channel, uint32_t sequence, uint32_t part)

@@ -3,10 +3,12 @@
  *   flags      --rank --size --rendezvous
  *   weir       our own launcher: torchrun's variables and WEIR_RUN
  *   torchrun   RANK WORLD_SIZE LOCAL_RANK MASTER_ADDR MASTER_PORT. Its own store listens at
- * MASTER_PORT: ranks meet at the port above it openmpi    OMPI_COMM_WORLD_RANK, _SIZE, _LOCAL_RANK,
- * _LOCAL_SIZE: they name no place to meet pmi        PMI_RANK PMI_SIZE; under Slurm they meet where
- * `slurm` does slurm      SLURM_PROCID SLURM_NTASKS in a step that srun started; they meet on the
- * step's first host, at a port by the job's number alone      this machine alone
+ *              MASTER_PORT: ranks meet at the port above it
+ *   openmpi    OMPI_COMM_WORLD_RANK, _SIZE, _LOCAL_RANK, _LOCAL_SIZE: they name no place to meet
+ *   pmi        PMI_RANK PMI_SIZE; under Slurm they meet where `slurm` does
+ *   slurm      SLURM_PROCID SLURM_NTASKS in a step that srun started; they meet on the step's
+ *              first host, at a port by the job's number
+ *   alone      this machine alone
  *
  * Whether a launcher has also started MPI is found by its variables (rank_info_mpi.c). What is
  * found is logged as rank_source. */

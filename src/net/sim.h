@@ -2,10 +2,12 @@
  *
  *   sim.c        options, a run from first to last event, the world's table
  *   sim_event.c  the heap of events, timers of tasks
- *   sim_wire.c   links: packets, queues, who waits for whom     sim_msg.c  messages on their way,
- * and whose their bytes are sim_life.c   ranks that leave, die, pause or are cut off    sim_fault.c
- * what the user orders of that sim_cost.c   what work costs, tasks as fibres sim_stuck.c  when
- * nothing can ever happen again
+ *   sim_wire.c   links: packets, queues, who waits for whom
+ *   sim_msg.c    messages on their way, and whose their bytes are
+ *   sim_life.c   ranks that leave, die, pause or are cut off
+ *   sim_fault.c  what the user orders of that
+ *   sim_cost.c   what work costs, tasks as fibres
+ *   sim_stuck.c  when nothing can ever happen again
  *
  * One thread runs everything: fibres while any is ready, else the next event, whose time becomes
  * now. So virtual time passes only while all wait, and two runs of one seed take the same course to

@@ -7,10 +7,11 @@
  *   queue.c                      queues and threads of a rank
  *   visit.c                      threads that we did not start
  *   loss.c                       lost peers, faults, renewal
- *   life*.c                      meeting, signs of life, leaving (worlds with real peers)
- *   shared_memory.c                      memory in common, and waiting for a word in it
+ *   liveness*.c                  meeting, signs of life, leaving (worlds with real peers)
+ *   shared_memory.c              memory in common, and waiting for a word in it
  *   mesh.c, group.c              who is who, and all groups
- *   launch*.c, output.c, place*.c before a net runs
+ *   launch*.c, output.c          workers of this machine, and what they print
+ *   rank_info*.c                 which rank a process is
  *   address.c                    where a rank is reached
  *   key.h                        who may join
  *   frame.c                      what crosses the wire

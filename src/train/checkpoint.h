@@ -2,7 +2,8 @@
  *
  *   OUT/step-N/model.safetensors   the weights, under the model file's names and shapes
  *   OUT/step-N/state.safetensors   all else: optimiser, residuals, layer state, under the names
- * that weir_io gives them OUT/latest -> step-N           the newest that is whole
+ *                                  that weir_io gives them
+ *   OUT/latest -> step-N           the newest that is whole
  *
  * Both files carry what the run is (weir_checkpoint_info) in their metadata; the second one names
  * the first one's checksum, so that a pair that was not saved together is seen. A checkpoint is
@@ -11,7 +12,7 @@
  * skips it, the next save removes it. OUT belongs to one saving process; names in it that begin
  * with ".weir-" are left-overs and are removed.
  *
- * Rank 0 alone saves; every rank reads. docs/WIRE.md, Checkpoints, has the bytes. */
+ * The leader alone saves; every rank reads. docs/WIRE.md, Checkpoints, has the bytes. */
 #ifndef WEIR_TRAIN_CHECKPOINT_H
 #define WEIR_TRAIN_CHECKPOINT_H
 #include "core/arena.h"

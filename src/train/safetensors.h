@@ -2,9 +2,10 @@
  *
  *   8 bytes    length H of the header, little-endian
  *   H bytes    JSON: {"__metadata__":{text by text},
- * NAME:{"dtype","shape","data_offsets":[from,to]}, ...}, padded with spaces so that 8 + H is a
- * multiple of 8 the rest   the arrays, in the order of their offsets, without a hole; 8-byte types
- * first, so that everything is aligned
+ *              NAME:{"dtype","shape","data_offsets":[from,to]}, ...},
+ *              padded with spaces so that 8 + H is a multiple of 8
+ *   the rest   the arrays, in the order of their offsets, without a hole; 8-byte types first, so
+ *              that everything is aligned
  *
  * Ours are sealed: the header begins with {"__metadata__":{"weir.checksum":"16 hex
  * digits","weir.format":"1", and the checksum covers every byte of header and data (docs/WIRE.md,
