@@ -1,4 +1,4 @@
-/* guess.c - which word may have been meant, where one is not known: deltas left out, put in, taken
+/* guess.c - which word may have been meant, where one is not known: letters left out, put in, taken
  * for another, or swapped. */
 #include "cli/cli.h"
 #include <stdlib.h>

@@ -47,7 +47,7 @@ static weir_err add(weir_auto *a, const char *spec)
     return WEIR_OK;
 }
 
-/* A + before a delta parts two specs: 1e+3 is a number. */
+/* A + before a letter parts two specs: 1e+3 is a number. */
 weir_err weir_auto_read(weir_auto *a, weir_arena *arena)
 {
     char *text = weir_copy_text(arena, a->among);

@@ -24,7 +24,7 @@ static bool is_at(int fd, const char *path)
            open.st_ino == there.st_ino;
 }
 
-/* What its holder wrote, in one line of plain deltas, and when that was. */
+/* What its holder wrote, in one line of plain letters, and when that was. */
 static void read_holder(int fd, char holder[WEIR_LOCK_HOLDER])
 {
     char who[120] = "", when[40] = "";

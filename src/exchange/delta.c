@@ -135,7 +135,7 @@ weir_err weir_delta_write(weir_lane *l, const weir_delta_writer *writer, weir_wh
 static weir_err bad(const weir_delta_writer *writer, const weir_delta *x, const char *what)
 {
     return weir_fail(WEIR_INVALID,
-                     "rank %d sent a letter of %zu bytes for step %llu that makes no sense: %s",
+                     "rank %d sent a delta of %zu bytes for step %llu that makes no sense: %s",
                      writer->group->member[x->from], x->len, (unsigned long long)x->step + 1, what);
 }
 
