@@ -28,8 +28,13 @@ static void keep_law(void **state)
                .timeout = l->timeout,
                .stall = l->stall};
 
-    snprintf(spec, sizeof spec, "%s%s%s", ranks_world, l->options ? ":" : "",
+    snprintf(spec, sizeof spec, "%s%s%s", ranks_world,
+             !l->options                ? ""
+             : strchr(ranks_world, ':') ? ","
+                                        : ":",
              l->options ? l->options : "");
+    /* one that is no spec would pass for the error that some must end with */
+    assert_int_equal(weir_net_check(spec, &(weir_net_facts){0}), WEIR_OK);
     ranks_run(&r);
     for (int i = 0; i < l->size; i++) {
         bool leaves = l->leaves >> i & 1;
