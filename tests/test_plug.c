@@ -28,7 +28,7 @@ static const weir_opt options[] = {
     {"count", WEIR_OPT_INT, offsetof(thing, count), "3", "how many", 1, 1000, NULL, false, false},
     {"rate", WEIR_OPT_REAL, offsetof(thing, rate), "0.1", "how fast", 0, 1e30, NULL, false, false},
     {"fast", WEIR_OPT_BOOL, offsetof(thing, fast), "no", "whether", 0, 0, NULL, false, false},
-    {"dir", WEIR_OPT_TEXT, offsetof(thing, dir), NULL, "where", 0, 0, NULL, true, false},
+    {"dir", WEIR_OPT_TEXT, offsetof(thing, dir), NULL, "where", .bare = true, .path = true},
     {"mode", WEIR_OPT_CHOICE, offsetof(thing, mode), "two", "which", 0, 0, "one|two|three", false,
      false},
     {"rest", WEIR_OPT_TEXT, offsetof(thing, rest), "", "what is left", 0, 0, NULL, false, true},
@@ -235,6 +235,48 @@ static void the_check_finds_bad_tables(void **state)
     }
     check_fails(weir_plug_check(doubled, "axis"), WEIR_FAILED, "two are named thing");
 }
+
+static void check_from(const char *spec, const char *dir, const char *want)
+{
+    char *text = weir_plug_spec_from(&whole, spec, dir);
+
+    if (!text || !want ? text != want : strcmp(text, want))
+        fail_msg("%s from %s: %s, not %s", spec, dir, text ? text : "NULL", want ? want : "NULL");
+    free(text);
+}
+
+/* What was written is parsed as the path that was meant. */
+static void check_parsed(const char *spec, const char *dir, const char *want)
+{
+    char *text = weir_plug_spec_from(&whole, spec, dir);
+    weir_arena *a = weir_arena_new();
+    thing *t;
+
+    assert_non_null(text);
+    assert_int_equal(make(text, a, &t), WEIR_OK);
+    assert_string_equal(t->dir, want);
+    assert_int_equal(t->count, 5);
+    weir_arena_free(a);
+    free(text);
+}
+
+static void paths_are_put_behind_a_directory(void **state)
+{
+    (void)state;
+    check_from("thing", "/a", "thing");
+    check_from("thing:b,count=5", "/a", "thing:/a/b,count=5");
+    check_from("thing:count=5,dir=b/c", "/", "thing:count=5,dir=/b/c");
+    check_from("thing:/b,rest=x,dir=y", "/a", "thing:/b,rest=x,dir=y");
+    check_from("thing:b,nosuch=1", "/a", NULL);
+    check_from("thing:b", "/a\nc", NULL);
+    check_from("thing:b", "/a,[c", NULL);
+    check_parsed("thing:b,count=5", "/a,c", "/a,c/b");
+    check_parsed("thing:b,count=5", "/a=c", "/a=c/b");
+    check_parsed("thing:b,count=5", "/a[c", "/a[c/b");
+    check_parsed("thing:b,count=5", "/a,[c]=d:e", "/a,[c]=d:e/b");
+    check_parsed("thing:count=5,dir=[b,c]", "/a", "/a/b,c");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -243,6 +285,7 @@ int main(void)
         cmocka_unit_test(bad_specs_name_what_is_known),
         cmocka_unit_test(values_are_shown_as_written),
         cmocka_unit_test(times_and_rates_have_units),
+        cmocka_unit_test(paths_are_put_behind_a_directory),
         cmocka_unit_test(plugs_are_listed),
         cmocka_unit_test(the_check_finds_bad_tables),
     };

@@ -292,3 +292,123 @@ def test_a_log_cut_in_a_line_goes_on_in_the_next(tmp_path):
     lines = (out / 'log.jsonl').read_text().splitlines()
     assert lines[: text.count('\n')] == text[:-20].splitlines()
     assert [json.loads(x)['event'] for x in lines[text.count('\n') :]][0] == 'start'
+
+
+# ---- a run's model and paths are its own ----
+
+NET = 'size hidden 8\nflatten\ndense out=hidden\nrelu\ndense out=classes\nmse\n'
+TEXT_NET = 'embedding out=8\nlstm out=8\ndense out=classes\nsoftmax\n'
+SHORT = ['--batch', 8, '--threads', 1, '--seed', 5]
+
+
+def project(at):
+    """a directory with a table, a text and a model for each"""
+    (at / 'sub').mkdir(parents=True)
+    rows = '\n'.join(f'{i % 7},{i % 5},{2 * (i % 7) - i % 5}' for i in range(80))
+    (at / 't.csv').write_text('a,b,y\n' + rows + '\n')
+    (at / 'words.txt').write_text('a b c d e f g ' * 200)
+    (at / 'sub/table.net').write_text(NET)
+    (at / 'words.net').write_text(TEXT_NET)
+    return at
+
+
+def result(out):
+    e = end(out)
+    return e['steps'], e['params_hash']
+
+
+def warned(err):
+    return [x for x in err.splitlines() if 'is not what it was when the run began' in x]
+
+
+@pytest.mark.mended
+@pytest.mark.parametrize(
+    'data, net',
+    [
+        ('csv:t.csv,seed=3', 'sub/table.net:hidden=6'),
+        ('csv:seed=3,file=./t.csv', './sub/table.net'),
+        ('text:words.txt,length=5', 'words.net'),
+    ],
+)
+@pytest.mark.parametrize('name', ['p', 'a,b=c:d'])
+def test_a_run_goes_on_from_another_directory(tmp_path, monkeypatch, data, net, name):
+    there = project(tmp_path / name)
+    monkeypatch.chdir(there)
+    train('whole', '--data', data, '--model', net, '--steps', 6, *SHORT)
+    train('run', '--data', data, '--model', net, '--steps', 3, *SHORT)
+    here = weir('eval', 'run')[0]
+    monkeypatch.chdir(tmp_path)
+    out = there / 'run'
+    assert weir('eval', out)[0] == weir('eval', out / 'latest')[0] == here
+    _, err = train(tmp_path / 'other', '--resume', out / 'step-3', '--steps', 6)
+    assert not warned(err)
+    weir('train', '--resume', out, '--steps', 6, '--quiet')
+    assert result(out) == result(tmp_path / 'other') == result(there / 'whole')
+    weir('eval', tmp_path / 'other')  # whose config names the same files
+
+
+@pytest.mark.mended
+@pytest.mark.parametrize('change', ['edited', 'deleted'])
+@pytest.mark.parametrize('workers', [1, 2])
+def test_a_model_file_that_changes_under_its_run(tmp_path, monkeypatch, change, workers):
+    monkeypatch.chdir(project(tmp_path / 'p'))
+    args = ['--data', 'csv:t.csv', '--model', 'sub/table.net', '--workers', workers, *SHORT]
+    train('whole', *args, '--steps', 6)
+    train('run', *args, '--steps', 3)
+    before = weir('eval', 'run')[0]
+    net = tmp_path / 'p/sub/table.net'
+    if change == 'edited':
+        net.write_text(NET.replace('relu', 'tanh'))  # the same weights: nothing else would tell
+    else:
+        net.unlink()
+    says = 1 if change == 'edited' else 0
+    for checkpoint in ('run', 'run/step-3'):
+        out, err = weir('eval', checkpoint)
+        assert out == before and len(warned(err)) == says and err.count(str(net)) == says, err
+    for more in (['--resume', 'run/step-3', '--out', 'other'], ['--resume', 'run']):
+        _, err = weir('train', *more, '--steps', 6, '--quiet')
+        assert len(warned(err)) == says and err.count(str(net)) == says, err
+    assert result('run') == result('other') == result('whole')
+    for run in ('run', 'other', 'whole'):
+        assert (tmp_path / 'p' / run / 'model.net').read_text() == NET
+
+
+@pytest.mark.mended
+def test_a_model_that_is_named_is_taken_as_it_is(tmp_path, monkeypatch):
+    monkeypatch.chdir(project(tmp_path / 'p'))
+    args = ['--data', 'csv:t.csv', '--model', 'sub/table.net', *SHORT]
+    train('run', *args, '--steps', 3)
+    before, edited = weir('eval', 'run')[0], NET.replace('relu', 'tanh')
+    (tmp_path / 'p/sub/table.net').write_text(edited)
+    assert weir('eval', 'run', '--model', 'sub/table.net')[0] != before
+    _, err = train('run', '--resume', 'run', '--model', 'sub/table.net', '--steps', 4)
+    assert not warned(err) and (tmp_path / 'p/run/model.net').read_text() == edited
+
+
+def test_a_run_of_an_older_weir_has_no_copy(tmp_path, monkeypatch):
+    monkeypatch.chdir(project(tmp_path / 'p'))
+    train('run', '--data', 'csv:t.csv', '--model', 'sub/table.net', '--steps', 3, *SHORT)
+    os.unlink('run/model.net')
+    config = (tmp_path / 'p/run/config').read_text().replace(f'{tmp_path}/p/', '')
+    (tmp_path / 'p/run/config').write_text(config)
+    assert 'csv:t.csv' in config
+    weir('eval', 'run')
+    train('run', '--resume', 'run', '--steps', 5)
+    assert (tmp_path / 'p/run/model.net').read_text() == NET
+
+
+@pytest.mark.mended
+def test_names_stay_and_zoo_models_are_copied(tmp_path):
+    out = tmp_path / 'r'
+    train(out, *TINY)
+    lines = (out / 'config').read_text().splitlines()
+    assert 'model mlp:hidden=16' in lines and f'data {SMALL}' in lines
+    assert 'size hidden 1024' in (out / 'model.net').read_text().splitlines()
+
+
+@pytest.mark.mended
+def test_a_users_model_net_is_not_overwritten(tmp_path):
+    mine = tmp_path / 'model.net'
+    mine.write_text(NET)
+    fails(2, 'train', *TINY, '--out', tmp_path, '--quiet', says=[str(mine), 'another model'])
+    assert mine.read_text() == NET and not (tmp_path / 'config').exists()

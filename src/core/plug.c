@@ -325,6 +325,76 @@ bool weir_plug_given(const weir_plug *p, const char *spec, const char *key)
     return false;
 }
 
+/* ---- paths that hold from everywhere ---- */
+
+/* Writes the item that says this path, whose brackets are off. Commas want brackets, an = wants the
+ * key. */
+static bool write_path(FILE *f, const weir_opt *o, bool keyed, const char *dir, const char *path,
+                       int n)
+{
+    char item[8400];
+    const char *slash = dir[strlen(dir) - 1] == '/' ? "" : "/", *whole = item + 1;
+    int len = snprintf(item, sizeof item, "[%s%s%.*s]", dir, slash, n, path);
+
+    if (len + 1 >= (int)sizeof item || strchr(item, '\n'))
+        return false;
+    keyed |= strchr(item, '=') != NULL;
+    if (!strchr(item, ',')) {
+        item[len - 1] = 0;
+    } else {
+        memcpy(item + len, ",", 2); /* what follows must not be taken for a part of it */
+        if (value_length(item) != (size_t)len)
+            return false;
+        item[len] = 0;
+        whole = item;
+    }
+    fprintf(f, "%s%s%s", keyed ? o->name : "", keyed ? "=" : "", whole);
+    return true;
+}
+
+/* One item, from behind its ':' or ','; *next is what follows. */
+static bool write_item(FILE *f, const weir_plug *p, const char *dir, const char *item,
+                       const char **next)
+{
+    size_t n = strcspn(item, "=,");
+    bool keyed = item[n] == '=' && *item != '[';
+    const weir_opt *o = keyed ? find_option(p->options, item, n) : bare_option(p->options);
+    const char *value = keyed ? item + n + 1 : item;
+
+    if (!o)
+        return false;
+    n = o->rest ? strlen(value) : value_length(value);
+    *next = value + n;
+    bool wrapped = n >= 2 && value[0] == '[' && value[n - 1] == ']';
+    const char *path = value + wrapped;
+    n -= wrapped ? 2 : 0;
+    if (o->path && n && *path != '/')
+        return write_path(f, o, keyed, dir, path, (int)n);
+    fprintf(f, "%.*s", (int)(*next - item), item);
+    return true;
+}
+
+char *weir_plug_spec_from(const weir_plug *p, const char *spec, const char *dir)
+{
+    const char *at = spec + strcspn(spec, ":");
+    char *text = NULL;
+    size_t n = 0;
+    bool whole = true;
+    FILE *f = open_memstream(&text, &n);
+
+    if (!f)
+        return NULL;
+    fprintf(f, "%.*s", (int)(at - spec), spec);
+    while (whole && *at) {
+        fputc(*at, f);
+        whole = write_item(f, p, dir, at + 1, &at);
+    }
+    if (!fclose(f) && whole)
+        return text;
+    free(text);
+    return NULL;
+}
+
 /* ---- showing and checking ---- */
 
 static void print_one(FILE *f, const weir_plug *p, void (*more)(FILE *, const weir_plug *))
@@ -359,6 +429,7 @@ static bool option_whole(const weir_plug *p, const weir_opt *o)
     return (size_t)o->kind < sizeof bytes / sizeof *bytes && o->at <= p->size &&
            p->size - o->at >= bytes[o->kind] && o->help &&
            (o->kind != WEIR_OPT_CHOICE || o->choices) &&
+           (!o->path || (o->kind == WEIR_OPT_TEXT && !o->rest)) &&
            find_option(p->options, o->name, strlen(o->name)) == o;
 }
 

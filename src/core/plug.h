@@ -33,6 +33,7 @@ typedef struct weir_opt {
     const char *choices; /* CHOICE: "a|b|c" */
     bool bare;           /* may stand without its key */
     bool rest;           /* TEXT: takes the rest of the spec, commas included */
+    bool path;           /* TEXT, not rest: names a file or a directory */
 } weir_opt;              /* a table ends with name NULL */
 
 /* What every variant's descriptor begins with. `size` bytes of private state are allocated, zeroed
@@ -57,6 +58,10 @@ weir_err weir_plug_make(const weir_plug *, const char *axis, const char *spec, w
                         void **self);
 /* Whether a spec that weir_plug_make has taken says this option itself. */
 bool weir_plug_given(const weir_plug *, const char *spec, const char *key);
+/* The spec with its relative paths put behind `dir`, which is absolute; malloc'ed. NULL: a spec
+ * cannot say them (a line break; a comma and brackets without a partner), it is not one, or there
+ * is no memory. */
+char *weir_plug_spec_from(const weir_plug *, const char *spec, const char *dir);
 /* Fills the options of `at` with their defaults; then one of them by name (what config files and
  * flags use). */
 weir_err weir_opt_defaults(const weir_opt *, const char *owner, weir_arena *, void *at);

@@ -182,7 +182,8 @@ static void close_cifar10(void *self)
 }
 
 static const weir_opt options[] = {
-    {"dir", WEIR_OPT_TEXT, offsetof(cifar10, dir), NULL, "where the files are", .bare = true},
+    {"dir", WEIR_OPT_TEXT, offsetof(cifar10, dir), NULL, "where the files are", .bare = true,
+     .path = true},
     {"augment", WEIR_OPT_BOOL, offsetof(cifar10, augment), "no",
      .help = "crop and flip training pictures at random"},
     {"limit", WEIR_OPT_INT, offsetof(cifar10, limit[WEIR_DATA_TRAIN]), "0",

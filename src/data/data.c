@@ -165,6 +165,17 @@ uint64_t weir_data_hash(weir_data_use *use, weir_data_part part)
     return use->hash[part];
 }
 
+char *weir_data_spec_from(const char *spec, const char *dir)
+{
+    const named *set = find_named(spec);
+    const weir_plug *plug;
+    char *text = NULL;
+
+    if (!weir_plug_find(weir_datas, "data", set ? set->kind : spec, &plug))
+        text = weir_plug_spec_from(plug, spec, dir);
+    return text ? text : strdup(spec);
+}
+
 /* ---- batches ---- */
 
 weir_err weir_data_batch_new(const weir_data_facts *facts, int room, weir_arena *a,

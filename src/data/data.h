@@ -106,6 +106,9 @@ weir_err weir_data_lessons(weir_data_use *, weir_arena *, const char **text);
 /* Reads such a text, which may be anything, into the state of a kind that was made but not opened;
  * `use` has data, self and spec. WEIR_DAMAGED; WEIR_MISFIT: lessons of another kind. */
 weir_err weir_data_learn(weir_data_use *use, const char *text, weir_arena *);
+/* The spec with its relative paths put behind `dir`, which is absolute; names of sets stay, and so
+ * does what a spec cannot say. Malloc'ed; NULL: no memory. */
+char *weir_data_spec_from(const char *spec, const char *dir);
 /* The sets that are known by name, for `weir list`. */
 void weir_data_print_sets(FILE *);
 /* Memory for `room` samples of these facts. */

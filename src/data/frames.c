@@ -174,7 +174,8 @@ static void close_frames(void *self)
 }
 
 static const weir_opt options[] = {
-    {"dir", WEIR_OPT_TEXT, offsetof(frames, dir), NULL, "where the files are", .bare = true},
+    {"dir", WEIR_OPT_TEXT, offsetof(frames, dir), NULL, "where the files are", .bare = true,
+     .path = true},
     {"window", WEIR_OPT_INT, offsetof(frames, window), "11", "frames seen at once, an odd number",
      .min = 1, .max = 10001},
     {"classes", WEIR_OPT_INT, offsetof(frames, classes), "0",

@@ -201,7 +201,8 @@ static void close_idx(void *self)
 }
 
 static const weir_opt options[] = {
-    {"dir", WEIR_OPT_TEXT, offsetof(idx, dir), NULL, "where the files are", .bare = true},
+    {"dir", WEIR_OPT_TEXT, offsetof(idx, dir), NULL, "where the files are", .bare = true,
+     .path = true},
     {"augment", WEIR_OPT_BOOL, offsetof(idx, augment), "no",
      .help = "crop and flip training pictures at random"},
     {"classes", WEIR_OPT_INT, offsetof(idx, classes), "0",

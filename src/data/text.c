@@ -221,7 +221,7 @@ static void close_text(void *self)
 
 static const weir_opt options[] = {
     {"path", WEIR_OPT_TEXT, offsetof(text, path), NULL,
-     "a directory with files named train, valid, test; or one file", .bare = true},
+     "a directory with files named train, valid, test; or one file", .bare = true, .path = true},
     {"unit", WEIR_OPT_CHOICE, offsetof(text, unit), "word", "what a token is",
      .choices = "word|char"},
     {"length", WEIR_OPT_INT, offsetof(text, q.length), "35", "tokens of a window", .min = 1,

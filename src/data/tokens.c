@@ -126,7 +126,7 @@ static weir_err lessons(void *self, weir_lesson *l)
 
 static const weir_opt options[] = {
     {"path", WEIR_OPT_TEXT, offsetof(tokens, path), NULL,
-     "a file of tokens, or a directory of some", .bare = true},
+     "a file of tokens, or a directory of some", .bare = true, .path = true},
     {"length", WEIR_OPT_INT, offsetof(tokens, q.length), "128", "tokens of a window", .min = 1,
      .max = 1 << 24},
     {"vocab", WEIR_OPT_INT, offsetof(tokens, vocabulary), "0",

@@ -49,6 +49,9 @@ static weir_err read_graph(const weir_zoo_spec *s, const weir_model_input *in, w
     size_t n;
     weir_err err;
 
+    if (in->file)
+        return weir_graph_read(s->path, in->file->text, in->file->n, s->sizes, in, true, arena,
+                               out);
     WEIR_TRY(weir_zoo_read(s, &text, &n));
     err = weir_graph_read(s->path, text, n, s->sizes, in, true, arena, out);
     free(text);
@@ -63,7 +66,7 @@ weir_err weir_model_open(const char *spec, const weir_model_input *in, int room,
 
     if (!m)
         return weir_fail_nomem(sizeof *m);
-    WEIR_TRY(weir_zoo_find(spec, arena, &s));
+    WEIR_TRY(weir_zoo_find(spec, in->file ? in->file->path : NULL, arena, &s));
     WEIR_TRY(read_graph(&s, in, arena, &m->graph));
     m->name = s.name;
     m->room = room;

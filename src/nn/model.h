@@ -12,6 +12,12 @@
 
 typedef enum { WEIR_SCORE_CLASSES, WEIR_SCORE_TOKENS, WEIR_SCORE_VALUES } weir_score_kind;
 
+/* A model's file that was read before: errors name its path. */
+typedef struct weir_model_file {
+    const char *path, *text;
+    size_t n;
+} weir_model_file;
+
 /* What the data brings: shapes of one sample without the batch. */
 typedef struct weir_model_input {
     int dims;
@@ -21,6 +27,7 @@ typedef struct weir_model_input {
     /* how many classes, the vocabulary, or targets a sample: the name `classes` in model files */
     int64_t classes;
     size_t small; /* tensors of fewer elements stand in the dense tail; 0: WEIR_SMALL */
+    const weir_model_file *file; /* NULL: the one that the spec names is read */
 } weir_model_input;
 
 /* A batch: n samples, 0 allowed. */

@@ -6,6 +6,7 @@
 #include "nn/netfile.h"
 #include <dirent.h>
 #include <limits.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -159,27 +160,71 @@ static char *find_sizes(char *spec)
     return strchr(slash ? slash : spec, ':');
 }
 
-weir_err weir_zoo_find(const char *spec, weir_arena *arena, weir_zoo_spec *out)
+/* A path, or only a name; and the sizes. */
+static weir_err take_apart(const char *spec, weir_arena *arena, weir_zoo_spec *s)
 {
-    weir_zoo_spec s = {.name = weir_copy_text(arena, spec)};
     char *colon;
 
-    if (!s.name)
+    *s = (weir_zoo_spec){.name = weir_copy_text(arena, spec)};
+    if (!s->name)
         return weir_fail_nomem(strlen(spec));
-    if ((colon = find_sizes(s.name))) {
+    if ((colon = find_sizes(s->name))) {
         *colon = 0;
-        s.sizes = colon + 1;
+        s->sizes = colon + 1;
     }
-    if (!s.name[0])
+    if (!s->name[0])
         return weir_fail(WEIR_USAGE, "a model needs a name");
-    if (is_path(s.name)) {
-        s.path = s.name;
-        WEIR_TRY(short_name(&s, arena));
-    } else {
+    if (!is_path(s->name))
+        return WEIR_OK;
+    s->path = s->name;
+    return short_name(s, arena);
+}
+
+weir_err weir_zoo_find(const char *spec, const char *file, weir_arena *arena, weir_zoo_spec *out)
+{
+    weir_zoo_spec s;
+
+    WEIR_TRY(take_apart(spec, arena, &s));
+    if (file)
+        s.path = file;
+    else if (!s.path)
         WEIR_TRY(look_up(&s, arena));
-    }
     *out = s;
     return WEIR_OK;
+}
+
+/* Whether what stood before the sizes is a path that wants a directory. */
+static bool is_relative(const char *spec)
+{
+    char *name = strdup(spec), *colon;
+    bool relative;
+
+    if (!name)
+        return false;
+    if ((colon = find_sizes(name)))
+        *colon = 0;
+    relative = is_path(name) && name[0] != '/';
+    free(name);
+    return relative;
+}
+
+char *weir_zoo_spec_from(const char *spec, const char *dir)
+{
+    size_t n = strlen(dir), room = n + strlen(spec) + 2;
+    const char *slash = n && dir[n - 1] == '/' ? "" : "/";
+    char *whole = is_relative(spec) ? malloc(room) : NULL, *old = strdup(spec);
+
+    if (!whole || !old)
+        return free(whole), old;
+    snprintf(whole, room, "%s%s%s", dir, slash, spec);
+    n += strlen(slash);
+    const char *was = find_sizes(old), *is = find_sizes(whole);
+    /* where the directory looks like sizes, or ends a line, it is left out */
+    bool same = is ? was && is - whole == was - old + (ptrdiff_t)n : !was;
+    if (!same || strchr(whole, '\n'))
+        return free(whole), old;
+    free(old);
+    return whole;
 }
 
 weir_err weir_zoo_read(const weir_zoo_spec *s, char **text, size_t *n)
@@ -197,7 +242,7 @@ static weir_err read_lines(const char *spec, weir_arena *arena, char **text, wei
     size_t n;
     weir_err err;
 
-    WEIR_TRY(weir_zoo_find(spec, arena, &s));
+    WEIR_TRY(weir_zoo_find(spec, NULL, arena, &s));
     WEIR_TRY(weir_zoo_read(&s, text, &n));
     if ((err = weir_netfile_read(s.path, *text, n, NULL, 1, arena, f)))
         free(*text);

@@ -1,7 +1,7 @@
 /* eval_run.c - the test part by the weights of a checkpoint. */
 #include "train/checkpoint.h"
 #include "train/run.h"
-#include "train/trainer.h"
+#include "train/run_model.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,6 +25,16 @@ static void take_batch(const char *settings, int64_t *batch)
 
     if (n > 0)
         *batch = n;
+}
+
+/* The run's own copy lies in its directory, in which the checkpoint is. */
+static weir_err take_model(evaluating *e, const char *path, const char *model)
+{
+    char dir[WEIR_CHECKPOINT_PATH + 4];
+
+    e->set.model = model;
+    snprintf(dir, sizeof dir, "%s/..", path);
+    return weir_run_model_find(dir, e->arena, &e->set.model_copy);
 }
 
 /* By what the run learnt. A checkpoint of an older weir does not say it. */
@@ -88,7 +98,7 @@ static weir_err evaluate(evaluating *e, weir_trainer *t)
     WEIR_TRY(weir_checkpoint_find(e->checkpoint, path));
     WEIR_TRY(weir_checkpoint_peek(path, e->arena, &info));
     if (!e->set.model)
-        e->set.model = info.model;
+        WEIR_TRY(take_model(e, path, info.model));
     if (!e->set.data)
         e->set.data = info.data;
     if (!weir_settings_given(&e->set, "batch")) /* texts are cut in as many streams */

@@ -4,7 +4,9 @@
 #include "train/loop.h"
 #include "train/resume.h"
 #include "train/rundir.h"
+#include <limits.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 /* One rank's whole run. */
 typedef struct session {
@@ -35,7 +37,7 @@ static weir_err run(weir_comm *comm, session *s)
                         .rank_info = s->rank_info,
                         .stop = s->hooks->stop,
                         .comm = comm};
-    s->dir = (weir_rundir){.set = s->set, .host = s->rank_info->host};
+    s->dir = (weir_rundir){.set = s->set, .host = s->rank_info->host, .model = &t->model_file};
     s->loop.dir = &s->dir;
     s->begun = weir_now(weir_net_rt(net));
     WEIR_TRY(weir_trainer_enter(t));
@@ -148,11 +150,15 @@ static weir_err check_world(const weir_settings *set)
 weir_err weir_train_run(const weir_settings *set, const weir_rank_info *rank_info,
                         const weir_hooks *hooks, weir_result *result, int *stopped)
 {
-    session s = {.set = set, .rank_info = rank_info, .hooks = hooks, .result = result};
+    char from[PATH_MAX];
+    weir_settings own = *set;
+    session s = {.set = &own, .rank_info = rank_info, .hooks = hooks, .result = result};
     weir_err err;
 
     *result = (weir_result){.metric = ""};
     *stopped = 0;
+    if (getcwd(from, sizeof from) && from[0] == '/')
+        own.from = from;
     WEIR_TRY(check_world(set));
     err = weir_net_run(set->net, rank_info, rank_main, &s);
     *stopped = s.stopped;

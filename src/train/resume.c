@@ -50,11 +50,11 @@ static weir_err check_finite(const weir_trainer *t)
 static weir_err write_checkpoint(weir_trainer *t, weir_journal *journal, weir_state_gathered *state)
 {
     const weir_settings *set = t->set;
-    char *text = weir_settings_text(set);
+    char *text = weir_settings_text(set), *model = weir_settings_model(set),
+         *data = weir_settings_data(set);
     weir_checkpoint_saved saved;
+    weir_err err;
 
-    if (!text)
-        return weir_fail_nomem(0);
     weir_checkpoint_info info = {.step = t->step,
                                  .seed = (uint64_t)set->seed,
                                  .samples = t->samples,
@@ -62,15 +62,19 @@ static weir_err write_checkpoint(weir_trainer *t, weir_journal *journal, weir_st
                                  .used = t->cursor.used,
                                  .rows = t->cursor.rows,
                                  .workers = t->mesh.all.size,
-                                 .model = set->model,
-                                 .data = set->data,
+                                 .model = model,
+                                 .data = data,
                                  .settings = text,
                                  .lessons = t->lessons};
     weir_checkpoint_body what = body(t);
     what.state = weir_state_gathered_state;
     what.arg = state;
-    weir_err err = weir_checkpoint_save(t->rt, set->out, (int)set->keep, &info, &what, &saved);
+    err = text && model && data
+              ? weir_checkpoint_save(t->rt, set->out, (int)set->keep, &info, &what, &saved)
+              : weir_fail_nomem(0);
     free(text);
+    free(model);
+    free(data);
     return err ? err
                : weir_report_checkpoint(journal, t->step, saved.path, saved.bytes, saved.seconds);
 }

@@ -1,8 +1,6 @@
 /* run_data.c - see run_data.h. */
 #include "train/run_data.h"
 #include "core/hash.h"
-#include "nn/zoo.h"
-#include <stdlib.h>
 #include <string.h>
 
 /* ---- do all ranks run the same thing? ---- */
@@ -28,30 +26,16 @@ static weir_err agree_job(void *arg)
     return weir_agree_contents(&t->mesh.all, a->content, CONTENTS, t->mesh.arena);
 }
 
-static weir_err hash_model(const weir_trainer *t, uint64_t *hash)
-{
-    weir_zoo_spec spec;
-    char *text;
-    size_t n;
-
-    WEIR_TRY(weir_zoo_find(t->set->model, t->arena, &spec));
-    WEIR_TRY(weir_zoo_read(&spec, &text, &n));
-    *hash = weir_hash(text, n, 0);
-    free(text);
-    return WEIR_OK;
-}
-
 /* Hashes are taken here and not on the comm task, which has signs of life to give. */
 static weir_err agree(weir_trainer *t)
 {
     const char *learnt = t->learnt ? t->learnt : "";
     agreeing a = {t,
-                  {{"model file", 0},
+                  {{"model file", weir_hash(t->model_file.text, t->model_file.n, 0)},
                    {"checkpoint (what its data taught)", weir_hash(learnt, strlen(learnt), 0)},
                    {"training part", weir_data_hash(&t->data, WEIR_DATA_TRAIN)},
                    {"test part", weir_data_hash(&t->data, WEIR_DATA_TEST)}}};
 
-    WEIR_TRY(hash_model(t, &a.content[0].hash));
     return weir_line_call(t->line, agree_job, &a);
 }
 

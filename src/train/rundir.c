@@ -4,6 +4,7 @@
 #include "core/file.h"
 #include "train/checkpoint.h"
 #include "train/report.h"
+#include "train/run_model.h"
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -112,6 +113,8 @@ weir_err weir_rundir_fill(weir_rundir *d, weir_warned *warned)
         WEIR_TRY(lock(d, warned));
         WEIR_TRY(refuse_run(d->set));
     }
+    /* before the config: where there is one, the copy is of the same run */
+    WEIR_TRY(weir_run_model_write(d->model, d->set->out));
     return write_config(d->set);
 }
 

@@ -2,6 +2,7 @@
  *
  *   OUT/lock            held by the run that has the directory (core/lock.h)
  *   OUT/config          the settings, as --config takes them
+ *   OUT/model.net       the model's file as the run began with it (run_model.h)
  *   OUT/log.jsonl       the log
  *   OUT/flight-R.txt    what rank R was at, where a peer did not come
  *   OUT/step-N, latest  checkpoints: checkpoint.h
@@ -18,8 +19,9 @@
 typedef struct weir_rundir {
     const weir_settings *set;
     const char *host;
-    weir_lock *lock; /* NULL: not ours yet, or there is no --out */
-    dev_t device;    /* which directory it was, when it was taken */
+    const weir_model_file *model; /* read before the directory is filled */
+    weir_lock *lock;              /* NULL: not ours yet, or there is no --out */
+    dev_t device;                 /* which directory it was, when it was taken */
     ino_t inode;
 } weir_rundir;
 

@@ -3,8 +3,10 @@
 #include "core/file.h"
 #include "net/rank_info.h"
 #include "optim/rate.h"
+#include "nn/zoo.h"
 #include "train/checkpoint.h"
 #include "train/refuse.h"
+#include "train/run_model.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -266,7 +268,7 @@ static weir_err no_run(const char *dir)
 
 weir_err weir_settings_resume(weir_settings *s)
 {
-    char path[4200];
+    char path[4200], dir[4100];
 
     if (!s->resume)
         return WEIR_OK;
@@ -279,10 +281,13 @@ weir_err weir_settings_resume(weir_settings *s)
                          s->resume, s->resume);
     if (!s->out)
         s->out = s->resume;
-    snprintf(path, sizeof path, one ? "%s/../config" : "%s/config", s->resume);
+    snprintf(dir, sizeof dir, one ? "%s/.." : "%s", s->resume);
+    snprintf(path, sizeof path, "%s/config", dir);
     if (!weir_path_exists(path))
         return one || weir_checkpoint_any(s->resume) ? WEIR_OK : no_run(s->resume);
     bool said = weir_settings_given(s, "workers");
+    if (!weir_settings_given(s, "model"))
+        WEIR_TRY(weir_run_model_find(dir, s->arena, &s->model_copy));
     WEIR_TRY(read_file(s, path, not_kept));
     /* as many as before, unless whoever starts the ranks, or the world, says how many: that is no
      * contradiction */
@@ -291,20 +296,53 @@ weir_err weir_settings_resume(weir_settings *s)
     return WEIR_OK;
 }
 
+char *weir_settings_model(const weir_settings *s)
+{
+    return s->from ? weir_zoo_spec_from(s->model, s->from) : strdup(s->model);
+}
+
+char *weir_settings_data(const weir_settings *s)
+{
+    return s->from ? weir_data_spec_from(s->data, s->from) : strdup(s->data);
+}
+
+/* False: no memory. */
+static bool write_spec(FILE *f, const char *key, char *spec)
+{
+    if (spec)
+        write_line(f, key, spec);
+    free(spec);
+    return spec;
+}
+
+/* One option, if it is to be kept and is not as it is by default. */
+static bool write_option(FILE *f, const weir_settings *s, const weir_opt *o)
+{
+    char value[4200];
+
+    weir_opt_show(o, s, value, sizeof value);
+    if (!value[0] || (o->standard && !strcmp(value, o->standard)) || listed(not_kept, o->name))
+        return true;
+    if (!strcmp(o->name, "model"))
+        return write_spec(f, o->name, weir_settings_model(s));
+    if (!strcmp(o->name, "data"))
+        return write_spec(f, o->name, weir_settings_data(s));
+    write_line(f, o->name, value);
+    return true;
+}
+
 char *weir_settings_text(const weir_settings *s)
 {
-    char *text = NULL, value[4200];
+    char *text = NULL;
     size_t n = 0;
+    bool whole = true;
     FILE *f = open_memstream(&text, &n);
 
     if (!f)
         return NULL;
-    for (const weir_opt *o = weir_settings_options; o->name; o++) {
-        weir_opt_show(o, s, value, sizeof value);
-        if (value[0] && (!o->standard || strcmp(value, o->standard)) && !listed(not_kept, o->name))
-            write_line(f, o->name, value);
-    }
-    if (fclose(f)) {
+    for (const weir_opt *o = weir_settings_options; o->name; o++)
+        whole = write_option(f, s, o) && whole;
+    if (fclose(f) || !whole) {
         free(text);
         return NULL;
     }

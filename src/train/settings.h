@@ -15,6 +15,9 @@ typedef struct weir_settings {
     int64_t rank, size; /* as given: see weir_settings_given */
     int64_t leader;
     bool quiet, exact, insecure;
+    /* the run's own copy of the model, for one that goes on; NULL: the file that `model` names */
+    const char *model_copy;
+    const char *from;  /* where relative paths begin, absolute; NULL: they are kept as given */
     weir_arena *arena; /* of the texts above */
     uint64_t given;    /* bit i: option i of the table was set by the user */
 } weir_settings;
@@ -31,11 +34,15 @@ weir_err weir_settings_set(weir_settings *, const char *key, const char *value);
 weir_err weir_settings_read(weir_settings *, const char *path);
 /* The settings that weir_settings_text wrote. */
 weir_err weir_settings_parse(const char *text, weir_arena *, weir_settings *);
-/* With --resume: what DIR/config says, where the user said nothing; --out becomes DIR where none
- * was given. */
+/* With --resume: what DIR/config says, where the user said nothing, and DIR's copy of the model,
+ * where the user named none; --out becomes DIR where none was given. */
 weir_err weir_settings_resume(weir_settings *);
-/* All that differs from the defaults, in the form that weir_settings_read takes; malloc'ed. */
+/* All that differs from the defaults, in the form that weir_settings_read takes; malloc'ed. Paths
+ * of model and data hold from everywhere. */
 char *weir_settings_text(const weir_settings *);
+/* Model and data as a run keeps them: with absolute paths; malloc'ed. NULL: no memory. */
+char *weir_settings_model(const weir_settings *);
+char *weir_settings_data(const weir_settings *);
 bool weir_settings_given(const weir_settings *, const char *key);
 /* What must hold before anything is opened: how long, batch >= 1 ... */
 weir_err weir_settings_check(const weir_settings *);

@@ -6,6 +6,7 @@
 #include "train/progress.h"
 #include "train/resume.h"
 #include "train/run_data.h"
+#include "train/run_model.h"
 #include <string.h>
 #include <unistd.h>
 
@@ -137,6 +138,7 @@ static weir_err open_model(weir_trainer *t)
     weir_model_input in = model_input(&t->data.facts);
     int room = weir_sample_plan_room(&t->plan);
 
+    in.file = &t->model_file;
     t->small = in.small = t->facts.feedback ? (size_t)t->facts.feedback->small : WEIR_SMALL;
     t->per_sample = t->data.facts.target == WEIR_TARGET_TOKENS ? (double)t->data.facts.dim[0] : 1;
     /* windows of text are large: evaluation takes no more of them than training */
@@ -253,6 +255,7 @@ weir_err weir_trainer_open(weir_trainer *t)
 {
     WEIR_TRY(weir_facts_read(t->set, t->arena, &t->facts));
     WEIR_TRY(weir_resume_find(t));
+    WEIR_TRY(weir_run_model_read(t));
     WEIR_TRY(weir_run_data_open(t));
     WEIR_TRY(weir_progress_open(t));
     WEIR_TRY(weir_coll_open(t->set->coll, &t->mesh.all, t->mesh.arena, &t->coll));

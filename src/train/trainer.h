@@ -67,6 +67,7 @@ typedef struct weir_trainer {
     weir_mesh mesh;   /* who is who; its arena has what belongs to these groups */
     weir_coll_use coll;
     /* ---- data and model ---- */
+    weir_model_file model_file; /* what the model is read from: run_model.h */
     weir_data_use data;
     const struct weir_resumed *resumed; /* the checkpoint to go on from (resume.c); NULL: none */
     /* what a run's data taught it: one that goes on or is evaluated. NULL: today's data teach */
