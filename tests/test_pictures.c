@@ -1,6 +1,6 @@
 /* test_pictures.c - CIFAR-10's batches, good and damaged; crop and flip. */
 #include "core/file.h"
-#include "data/records.h"
+#include "data/cifar10_file.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

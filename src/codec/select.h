@@ -9,9 +9,9 @@ enum { WEIR_SELECT_SAMPLE = 16384 }; /* floats of the longest sample */
 /* The k-th largest of n floats, 1 <= k <= n; they are left in another order. NaNs may come out
  * anywhere. */
 float weir_select(float *x, size_t n, size_t k);
-/* What `share` of x[at .. at + n) is larger than, by a sample of |x| (side 1 or -1: of what has
- * that sign, else 0), spread evenly from a place that moves with `turn`. Tiles are not made yet.
- * `sample` has room for WEIR_SELECT_SAMPLE; *mean and *most are the sample's. */
+/* What `portion` of x[at .. at + n) is larger than, by a sample of |x| (side 1 or -1: of what has
+ * that sign, else 0), spread evenly from a place that moves with `when`. Tiles are not made yet.
+ * `sample` has room for WEIR_SELECT_SAMPLE; mean and most are the sample's. */
 typedef struct weir_select_sampled {
     float level, mean, most;
     size_t index; /* the level's among the sample, from 1 */

@@ -20,7 +20,7 @@ typedef struct weir_sieve {
 
 /* For tensors of up to n elements, of which at most `density` are sent. */
 weir_err weir_sieve_make(weir_sieve *, size_t n, double density, weir_arena *);
-/* Puts aside about `share` of the tensor's elements, the largest. side 1: only those above 0; -1:
+/* Puts aside about `portion` of the tensor's elements, the largest. side 1: only those above 0; -1:
  * only those below; 0: both. */
 void weir_sieve_largest(weir_sieve *, weir_feed *, const weir_view *, weir_when, double portion,
                         int side);

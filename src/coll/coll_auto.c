@@ -1,5 +1,5 @@
 /* coll_auto.c - several collectives, and for each size the one that suits it: by the fixed table
- * (pick.c), or as measured on this group.
+ * (coll_auto_table.c), or as measured on this group.
  *
  * Every member has the same rows, so all pick alike: the table is fixed, and what was measured is
  * agreed upon before use. Measuring waits for the first call, the first time that all members are

@@ -5,7 +5,7 @@
 #include "data/augment.h"
 #include "data/data.h"
 #include "data/files.h"
-#include "data/records.h"
+#include "data/cifar10_file.h"
 #include "data/standard.h"
 #include <math.h>
 #include <stdlib.h>

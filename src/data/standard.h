@@ -3,7 +3,7 @@
  * too: two numbers for all its values, or for each channel of a picture, or each feature. */
 #ifndef WEIR_DATA_STANDARD_H
 #define WEIR_DATA_STANDARD_H
-#include "data/array.h"
+#include "data/idx_file.h"
 
 typedef struct weir_scale {
     double mean, deviation;

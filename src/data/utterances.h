@@ -2,7 +2,7 @@
  * says where each utterance begins and how many frames it has (its first two columns). */
 #ifndef WEIR_DATA_UTTERANCES_H
 #define WEIR_DATA_UTTERANCES_H
-#include "data/array.h"
+#include "data/idx_file.h"
 
 /* Whether these are frames of features, and the utterances follow one another without gap to the
  * frames' end. */

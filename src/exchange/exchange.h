@@ -75,13 +75,13 @@ typedef struct weir_exchange {
      * still run. [blocks] */
     weir_err (*bucket)(void *self, weir_lane *, weir_when);
     /* All lanes have left: commits the step. On success the parameters are ready for the next
-     * forward. A gradient that is not finite is WEIR_NAN, names the tensor, and nothing has
-     * changed. [blocks] */
+     * forward. A gradient that is not finite is WEIR_NAN, names the tensor, and nothing of it
+     * is applied; where replicas drift, what came of earlier steps may have been. [blocks] */
     weir_err (*finish)(void *self, weir_commit *);
     /* A server's loop, as a fibre of its own. NULL: none. [blocks] */
     weir_err (*serve)(void *self);
     /* Drains, and leaves in the parameters what evaluation and checkpoints use, equal on all ranks,
-     * and behind the last lane the sums of the last step. turn: of the step to come. Also called
+     * and behind the last lane the sums of the last step. when: of the step to come. Also called
      * before the first step, where there is nothing to drain. NULL: nothing to do. [blocks] */
     weir_err (*settle)(void *self, weir_when);
     /* The groups are going to change, and all of their members are there: called on each of them

@@ -76,7 +76,7 @@ typedef struct weir_machines {
 /* each: so many members in a row are taken for a machine; 0: as they lie. WEIR_MISFIT: it is three
  * levels deep already. */
 weir_err weir_mesh_machines(const weir_group *, int64_t each, weir_arena *, weir_machines *);
-/* The member that is `place`-th on a machine; how many are. */
+/* The member that is `position`-th on a machine; how many are. */
 static inline int weir_machines_member(const weir_machines *m, int machine, int position)
 {
     return m->table[m->first[machine] + position];

@@ -20,7 +20,7 @@
  * names the missing one. */
 weir_err weir_rank_info_find(int rank, int size, const char *rendezvous, weir_rank_info *);
 
-/* For place*.c: a variable's number, and how many ranks a run may have. */
+/* For rank_info*.c: a variable's number, and how many ranks a run may have. */
 enum { WEIR_RANKS_MAX = 1 << 20 };
 weir_err weir_rank_info_number(const char *name, const char *text, long least, long most, int *out);
 /* rank_info_mpi.c: if an MPI launcher's variables are there, sets p->mpi; a place they do not agree

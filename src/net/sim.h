@@ -1,13 +1,13 @@
 /* sim.h - inside net/sim*.c: a virtual cluster in one process.
  *
- *   sim.c        options, a run from first to last event, the world's table
- *   sim_event.c  the heap of events, timers of tasks
- *   sim_wire.c   links: packets, queues, who waits for whom
- *   sim_msg.c    messages on their way, and whose their bytes are
- *   sim_life.c   ranks that leave, die, pause or are cut off
- *   sim_fault.c  what the user orders of that
- *   sim_cost.c   what work costs, tasks as fibres
- *   sim_stuck.c  when nothing can ever happen again
+ *   sim.c          options, a run from first to last event, the world's table
+ *   sim_event.c    the heap of events, timers of tasks
+ *   sim_wire.c     links: packets, queues, who waits for whom
+ *   sim_msg.c      messages on their way, and whose their bytes are
+ *   sim_life.c     ranks that leave, die, pause or are cut off
+ *   sim_fault.c    what the user orders of that
+ *   sim_compute.c  what work costs, tasks as fibres
+ *   sim_stuck.c    when nothing can ever happen again
  *
  * One thread runs everything: fibres while any is ready, else the next event, whose time becomes
  * now. So virtual time passes only while all wait, and two runs of one seed take the same course to
@@ -229,7 +229,7 @@ weir_err weir_sim_orders_read(weir_sim *);
 void weir_sim_on_order(weir_sim *, const weir_sim_order *);
 double weir_sim_cut_until(const weir_sim *, int a, int b, double *since); /* 0: the two can talk */
 
-/* ---- sim_cost.c ---- */
+/* ---- sim_compute.c ---- */
 weir_err weir_sim_speeds_read(weir_sim *);
 double weir_sim_cost(weir_net *, double nominal);
 double weir_sim_stood(weir_net *);

@@ -1,5 +1,5 @@
-/* report.h - what is counted over a run, and the log's events (CONTRACT.md names their keys). All
- * take a NULL journal. */
+/* report.h - what is counted over a run, and the log's events (docs/REFERENCE.md names their keys).
+ * All take a NULL journal. */
 #ifndef WEIR_TRAIN_REPORT_H
 #define WEIR_TRAIN_REPORT_H
 #include "train/trainer.h"

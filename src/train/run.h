@@ -1,5 +1,5 @@
-/* run.h - a whole run of one rank: opens the world, trains, tells. What the command line and the
- * embedding API both call. */
+/* run.h - whole runs: training, evaluation, benches (rank.c, eval_run.c, bench_*.c). What the
+ * command line and the embedding API both call. */
 #ifndef WEIR_TRAIN_RUN_H
 #define WEIR_TRAIN_RUN_H
 #include "core/json.h"
@@ -32,7 +32,7 @@ weir_err weir_eval_run(const char *checkpoint, const weir_settings *, const weir
                        weir_warned *warned, weir_result *);
 
 /* Times `steps` whole steps after 3 untimed ones; one JSON object to `out` by the leader, as
- * CONTRACT's `bench compute|train`. */
+ * `weir bench compute` and `train`. */
 typedef struct weir_bench {
     const char *kind;
     uint64_t steps;
@@ -41,7 +41,7 @@ typedef struct weir_bench {
 } weir_bench;
 weir_err weir_bench_run(const weir_settings *, const weir_rank_info *, const weir_bench *);
 /* A line per collective. `coll` NULL: every one that fits. */
-/* One codec, or all (spec NULL), on so many floats, as CONTRACT's `bench codec`. */
+/* One codec, or all (spec NULL), on so many floats, as `weir bench codec`. */
 weir_err weir_bench_codec(const char *spec, size_t floats, bool json, FILE *out);
 weir_err weir_bench_allreduce(const weir_settings *, const weir_rank_info *, const char *coll,
                               size_t floats, bool json, FILE *out);

@@ -56,7 +56,7 @@ const weir_opt weir_settings_options[] = {
     {"seed", WEIR_OPT_INT, AT(seed), "1", "everything random derives from it", .min = 0,
      .max = 9e18},
     {"out", WEIR_OPT_TEXT, AT(out), NULL,
-     "run directory: log, config, checkpoints (without it nothing is kept)"},
+     "run directory: log, config, a copy of the model, checkpoints (without it nothing is kept)"},
     {"log", WEIR_OPT_TEXT, AT(log), NULL, "where the log goes (OUT/log.jsonl)"},
     {"resume", WEIR_OPT_TEXT, AT(resume), NULL,
      "go on from the newest whole checkpoint of this run directory"},
@@ -413,8 +413,7 @@ weir_err weir_settings_rank_info(const weir_settings *s, weir_rank_info *out)
     return WEIR_OK;
 }
 
-weir_err weir_settings_simulated(const weir_settings *s, weir_rank_info *option_index,
-                                 bool *simulated)
+weir_err weir_settings_simulated(const weir_settings *s, weir_rank_info *rank_info, bool *simulated)
 {
     weir_net_facts facts;
     bool given = weir_settings_given(s, "workers");
@@ -427,7 +426,7 @@ weir_err weir_settings_simulated(const weir_settings *s, weir_rank_info *option_
         return weir_fail(WEIR_MISFIT,
                          "--workers %lld, but --net %s has %d nodes: leave one of them out",
                          (long long)s->workers, s->net, facts.ranks);
-    if (option_index->size == 1 && (given || !facts.ranks))
-        option_index->size = (int)s->workers;
+    if (rank_info->size == 1 && (given || !facts.ranks))
+        rank_info->size = (int)s->workers;
     return WEIR_OK;
 }

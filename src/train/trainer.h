@@ -108,8 +108,8 @@ typedef struct weir_trainer {
     weir_warned warned; /* before there was a journal */
 } weir_trainer;
 
-/* Finds out who is who: net and mesh. set, place, comm, stop are filled in by the caller; close in
- * any case. */
+/* Finds out who is who: net and mesh. set, rank_info, comm, stop are filled in by the caller; close
+ * in any case. */
 weir_err weir_trainer_enter(weir_trainer *);
 /* Opens data, model, exchange. */
 weir_err weir_trainer_open(weir_trainer *);

@@ -1,6 +1,6 @@
 /* fuzz_cifar10.c - any bytes as a binary batch of CIFAR-10: what is let through is whole records of
  * known classes. */
-#include "data/records.h"
+#include "data/cifar10_file.h"
 #include "fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)

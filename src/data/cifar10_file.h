@@ -1,7 +1,7 @@
-/* records.h - CIFAR-10's binary batches: records of a label byte, then 1,024 red, 1,024 green and
- * 1,024 blue bytes, row by row. */
-#ifndef WEIR_DATA_RECORDS_H
-#define WEIR_DATA_RECORDS_H
+/* cifar10_file.h - CIFAR-10's binary batches: records of a label byte, then 1,024 red, 1,024 green
+ * and 1,024 blue bytes, row by row. */
+#ifndef WEIR_DATA_CIFAR10_FILE_H
+#define WEIR_DATA_CIFAR10_FILE_H
 #include "core/err.h"
 
 enum {

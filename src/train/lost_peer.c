@@ -1,4 +1,4 @@
-/* halt.c - computing that ends when a peer is lost: what comes of it then is of no use. */
+/* lost_peer.c - computing that ends when a peer is lost: what comes of it then is of no use. */
 #include "train/trainer.h"
 
 static bool is_over(const void *net) { return weir_net_over(net); }

@@ -1,4 +1,4 @@
-/* sim_cost.c - how long work takes, and tasks that in a real world would be threads. */
+/* sim_compute.c - how long work takes, and tasks that in a real world would be threads. */
 #include "net/sim.h"
 #include <ctype.h>
 #include <math.h>

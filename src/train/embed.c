@@ -1,4 +1,4 @@
-/* run.c - the embedding API: settings by name, one call that trains. */
+/* embed.c - the embedding API: settings by name, one call that trains. */
 #include "train/run.h"
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
-/* array.c - reading IDX. Every number in a file is an enemy's until it has been compared with the
- * file's length. */
-#include "data/array.h"
+/* idx_file.c - reading IDX. Every number in a file is an enemy's until it has been compared with
+ * the file's length. */
+#include "data/idx_file.h"
 #include "core/hash.h"
 #include <endian.h>
 #include <math.h>

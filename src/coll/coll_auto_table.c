@@ -1,5 +1,5 @@
-/* pick.c - what `--coll auto` stands for: a fixed table of what links cost, and the formulas of
- * coll.h; so that a run repeats. */
+/* coll_auto_table.c - what `--coll auto` stands for: a fixed table of what links cost, and the
+ * formulas of coll.h; so that a run repeats. */
 #include "coll/halves.h"
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* records.c - checking CIFAR-10's binary batches. */
-#include "data/records.h"
+/* cifar10_file.c - checking CIFAR-10's binary batches. */
+#include "data/cifar10_file.h"
 
 weir_err weir_records_check(const char *name, const void *bytes, size_t n, uint64_t *count)
 {

@@ -1,9 +1,9 @@
-/* array.h - an array of numbers as it lies in an IDX file: two zero bytes, a type (08 unsigned
+/* idx_file.h - an array of numbers as it lies in an IDX file: two zero bytes, a type (08 unsigned
  * byte, 0C int32, 0D float32), the number of dimensions, each as a big-endian 32-bit number, then
  * the values, big-endian, row-major. The values stay as they are, so that a set takes no more
  * memory than its file; they become floats when a sample is asked for. */
-#ifndef WEIR_DATA_ARRAY_H
-#define WEIR_DATA_ARRAY_H
+#ifndef WEIR_DATA_IDX_FILE_H
+#define WEIR_DATA_IDX_FILE_H
 #include "core/err.h"
 
 typedef enum { WEIR_ARRAY_U8 = 0x08, WEIR_ARRAY_I32 = 0x0C, WEIR_ARRAY_F32 = 0x0D } weir_array_type;
