@@ -1,43 +1,10 @@
 """It never hangs, and it says who: ranks and the launcher killed and stopped at random instants."""
 import os, random, re, signal, time
 import pytest
-from weirlib import SMALL, alive, children, events, leftovers, port, start, wait_for
+from help_runs import WORKERS, gone, launch, steps_logged
+from weirlib import events, leftovers, port, start, wait_for
 
-WORKERS = 4
-LONG = [
-    '--model',
-    'lenet',
-    '--data',
-    SMALL,
-    '--batch',
-    64,
-    '--steps',
-    1000000,
-    '--save-every',
-    20,
-    '--eval-every',
-    50,
-    '--workers',
-    WORKERS,
-    '--threads',
-    1,
-    '--quiet',
-]
 ERROR = re.compile(r'^weir: error: rank (\d+) \(.*in phase (\w+)', re.M)
-
-
-def launch(out, *more):
-    p = start('train', '--out', out, *LONG, *more)
-    ranks = wait_for(lambda: len(children(p.pid)) == WORKERS and children(p.pid))
-    return p, ranks
-
-
-def gone(pids, seconds):
-    wait_for(lambda: not any(map(alive, pids)), seconds)
-
-
-def running(out):
-    return wait_for(lambda: os.path.exists(out / 'log.jsonl') and len(events(out, 'step')) > 2)
 
 
 @pytest.mark.parametrize('trial', range(int(os.environ.get('TRIALS', 20))))
@@ -46,7 +13,7 @@ def test_kill_any_rank(tmp_path, trial):
     out, victim = tmp_path / 'run', rng.randrange(WORKERS)
     p, ranks = launch(out)
     if trial % 4:
-        running(out)  # a quarter of them while the ranks are still starting
+        steps_logged(out, 2)  # a quarter of them while the ranks are still starting
     time.sleep(rng.random() * (0.5 if trial % 4 else 0.3))
     os.kill(ranks[victim], signal.SIGKILL)
     killed = time.time()
@@ -63,7 +30,7 @@ def test_kill_any_rank(tmp_path, trial):
 def test_stopped_rank_is_named_in_time(tmp_path):
     out = tmp_path / 'run'
     p, ranks = launch(out, '--timeout', 2)
-    running(out)
+    steps_logged(out, 2)
     os.kill(ranks[2], signal.SIGSTOP)
     stopped = time.time()
     _, err = p.communicate(timeout=15)
@@ -86,7 +53,7 @@ def test_stopped_rank_is_named_in_time(tmp_path):
 def test_short_stop_is_forgiven(tmp_path):
     out = tmp_path / 'run'
     p, ranks = launch(out, '--timeout', 5)
-    running(out)
+    steps_logged(out, 2)
     os.kill(ranks[1], signal.SIGSTOP)
     time.sleep(1.5)
     os.kill(ranks[1], signal.SIGCONT)

@@ -19,10 +19,8 @@
  * region for the gradient, or two rooms, inside and outside of its machine.
  *
  * Descriptors: grow by at most the one that each rank may be passing on at the time. */
-#include "exchange/buckets.h"
-#include "exchange/exchange.h"
+#include "help_member.h"
 #include "help_ranks.h"
-#include "net/mesh.h"
 #include <dirent.h>
 #include <malloc.h>
 #include <setjmp.h>
@@ -44,7 +42,7 @@ enum { CYCLES = 40, WATCHED = 0 };
 #else
 enum { CYCLES = 1000, WATCHED = 1 };
 #endif
-enum { RANKS = 4, N = 3100, REGROUPINGS = 2 * CYCLES, WINDOW = 16, LEAST = 64, PAGE = 4096 };
+enum { RANKS = 4, N = MEMBER_N, REGROUPINGS = 2 * CYCLES, WINDOW = 16, LEAST = 64, PAGE = 4096 };
 enum { OWN_MAPPINGS = 2, WATCHER = 1 };
 enum { LINKS = RANKS * (RANKS - 1) / 2, QUEUES = 2 * 2 * 2 * LINKS, ASIDE = 256 * 64 + 64 };
 static const float RATE = 1.0f / 128;
@@ -65,16 +63,7 @@ typedef struct job {
 typedef struct rank {
     job *j;
     int me; /* in the net */
-    weir_mesh mesh;
-    weir_coll_use coll;
-    weir_arena *life;
-    weir_tensor t[3];
-    float param[N], *grad;
-    weir_bucket *bucket;
-    weir_lane *lane;
-    int lanes;
-    const weir_exchange *x;
-    void *self;
+    member m;
     uint64_t step;
     size_t life_bytes, bytes[RANKS][2]; /* of a generation: who is about to go, or has gone */
 } rank;
@@ -133,54 +122,25 @@ static void look(sight *s)
 
 /* ---- one rank ---- */
 
-static weir_exchange_env env(rank *r)
-{
-    return (weir_exchange_env){.same = r->mesh.same,
-                               .all = &r->mesh.all,
-                               .coll = &r->coll,
-                               .lane = r->lane,
-                               .lanes = r->lanes,
-                               .arena = r->life,
-                               .group_arena = r->mesh.arena,
-                               .seed = 7};
-}
-
-static weir_err make_lanes(rank *r)
-{
-    const weir_plug *plug;
-
-    r->t[0] = (weir_tensor){"u", 0, 2000, 2, {20, 100}, true, 0};
-    r->t[1] = (weir_tensor){"w", 2000, 1000, 2, {10, 100}, true, 1};
-    r->t[2] = (weir_tensor){"b", 3000, 100, 1, {100}, false, 1};
-    WEIR_TRY(weir_buckets_cut(&(weir_flat){r->t, 3, r->param, r->grad},
-                              &(weir_cut_rules){.bytes = 4096, .small = WEIR_SMALL}, r->life,
-                              &r->bucket, &r->lanes));
-    WEIR_TRY(weir_lanes_make(r->bucket, r->lanes, r->j->codec, "sgd", r->life, &r->lane));
-    r->lane[r->lanes - 1].notes = WEIR_EXCHANGE_NOTES;
-    WEIR_TRY(weir_plug_find(weir_exchanges, "exchange", r->j->exchange, &plug));
-    r->x = (const weir_exchange *)plug;
-    return weir_plug_make(plug, "exchange", r->j->exchange, r->life, &r->self);
-}
-
 /* Groups are new: so are the collective, and the memory in which it sums gradients. */
 static weir_err enter(rank *r, int from)
 {
     weir_exchange_env e;
     void *grad;
-    bool first = !r->self;
+    bool first = !r->m.self;
 
-    WEIR_TRY(weir_coll_open(r->j->coll, &r->mesh.all, r->mesh.arena, &r->coll));
-    WEIR_TRY(weir_coll_memory(&r->coll, &r->mesh.all, (N + WEIR_EXCHANGE_NOTES) * sizeof(float),
-                              r->mesh.arena, &grad));
-    r->grad = grad;
+    WEIR_TRY(weir_coll_open(r->j->coll, &r->m.mesh.all, r->m.mesh.arena, &r->m.coll));
+    WEIR_TRY(weir_coll_memory(&r->m.coll, &r->m.mesh.all, (N + WEIR_EXCHANGE_NOTES) * sizeof(float),
+                              r->m.mesh.arena, &grad));
+    r->m.grad = grad;
     if (first)
-        WEIR_TRY(make_lanes(r));
-    for (int i = 0; i < r->lanes; i++)
-        r->bucket[i].grad = r->grad + r->bucket[i].at;
-    e = env(r);
-    WEIR_TRY((first ? r->x->init : r->x->regroup)(r->self, &e));
+        WEIR_TRY(member_make(&r->m, (member_specs){r->j->exchange, r->j->codec, "sgd"}));
+    for (int i = 0; i < r->m.lanes; i++)
+        r->m.bucket[i].grad = r->m.grad + r->m.bucket[i].at;
+    e = member_env(&r->m);
+    WEIR_TRY((first ? r->m.x->init : r->m.x->regroup)(r->m.self, &e));
     /* who comes back has old weights */
-    return weir_broadcast(&r->coll, &r->mesh.all, from, r->param, sizeof r->param);
+    return weir_broadcast(&r->m.coll, &r->m.mesh.all, from, r->m.param, sizeof r->m.param);
 }
 
 /* Of every 15 steps in a row they come to 0, so that weights stay small. */
@@ -195,27 +155,27 @@ static weir_err one_step(rank *r)
                      .rate = (double)RATE,
                      .keep = true};
 
-    if (r->x->settle)
-        WEIR_TRY(r->x->settle(r->self, c.when));
+    if (r->m.x->settle)
+        WEIR_TRY(r->m.x->settle(r->m.self, c.when));
     for (int i = 0; i < N + WEIR_EXCHANGE_NOTES; i++)
-        r->grad[i] = gradient(r->me, r->step, i);
+        r->m.grad[i] = gradient(r->me, r->step, i);
     for (int i = 0; i < N; i++)
-        r->j->put[r->me][i] += (double)r->grad[i];
-    for (int i = 0; i < r->lanes; i++)
-        WEIR_TRY(r->x->bucket(r->self, &r->lane[i], c.when));
-    WEIR_TRY(r->x->finish(r->self, &c));
+        r->j->put[r->me][i] += (double)r->m.grad[i];
+    for (int i = 0; i < r->m.lanes; i++)
+        WEIR_TRY(r->m.x->bucket(r->m.self, &r->m.lane[i], c.when));
+    WEIR_TRY(r->m.x->finish(r->m.self, &c));
     c.when.step++;
-    return r->x->settle ? r->x->settle(r->self, c.when) : WEIR_OK;
+    return r->m.x->settle ? r->m.x->settle(r->m.self, c.when) : WEIR_OK;
 }
 
 static weir_err sum_up(rank *r)
 {
     float x[5] = {1, 2, 3, (float)r->me, (float)r->step};
-    float who = 0, size = (float)r->mesh.all.size;
+    float who = 0, size = (float)r->m.mesh.all.size;
 
-    for (int i = 0; i < r->mesh.all.size; i++)
-        who += (float)r->mesh.all.member[i];
-    WEIR_TRY(weir_allreduce(&r->coll, &r->mesh.all, x, 5, &weir_sum_f32));
+    for (int i = 0; i < r->m.mesh.all.size; i++)
+        who += (float)r->m.mesh.all.member[i];
+    WEIR_TRY(weir_allreduce(&r->m.coll, &r->m.mesh.all, x, 5, &weir_sum_f32));
     CHECK(x[0] == size && x[1] == 2 * size && x[2] == 3 * size && x[3] == who);
     CHECK(x[4] == size * (float)r->step);
     return WEIR_OK;
@@ -224,14 +184,14 @@ static weir_err sum_up(rank *r)
 /* Arenas hold what they held when the same one went. */
 static weir_err check_bytes(rank *r, int goes, bool gone)
 {
-    size_t *bytes = &r->bytes[goes][gone], now = weir_arena_bytes(r->mesh.arena);
+    size_t *bytes = &r->bytes[goes][gone], now = weir_arena_bytes(r->m.mesh.arena);
 
     if (!*bytes)
         *bytes = now;
     if (!r->life_bytes)
-        r->life_bytes = weir_arena_bytes(r->life);
+        r->life_bytes = weir_arena_bytes(r->m.life);
     CHECK(now == *bytes);
-    CHECK(weir_arena_bytes(r->life) == r->life_bytes);
+    CHECK(weir_arena_bytes(r->m.life) == r->life_bytes);
     return WEIR_OK;
 }
 
@@ -260,7 +220,7 @@ static weir_err generation(rank *r, int goes, bool gone)
 /* Who goes has given away all that it held back. */
 static weir_err check_empty(const rank *r)
 {
-    for (const weir_lane *l = r->lane; l < r->lane + r->lanes; l++)
+    for (const weir_lane *l = r->m.lane; l < r->m.lane + r->m.lanes; l++)
         for (size_t i = 0; l->held.now && i < l->bucket->n; i++)
             CHECK(l->held.now[i] == 0);
     return WEIR_OK;
@@ -284,20 +244,20 @@ static weir_err cycle(rank *r, int c)
     WEIR_TRY(generation(r, goes, false));
     if (r->me == WATCHER)
         watch(r, c);
-    WEIR_TRY(r->x->hand_over(r->self, stay, n));
-    r->x->close(r->self);
+    WEIR_TRY(r->m.x->hand_over(r->m.self, stay, n));
+    r->m.x->close(r->m.self);
     if (r->me == goes) {
         WEIR_TRY(check_empty(r));
-        weir_mesh_close(&r->mesh);
+        weir_mesh_close(&r->m.mesh);
         r->step++; /* as the others do */
     } else {
-        WEIR_TRY(weir_mesh_renew(&r->mesh, 2 * c + 1, stay, n));
+        WEIR_TRY(weir_mesh_renew(&r->m.mesh, 2 * c + 1, stay, n));
         WEIR_TRY(enter(r, 0));
         WEIR_TRY(generation(r, goes, true));
-        WEIR_TRY(r->x->hand_over(r->self, stay, n)); /* nobody goes: nothing is handed over */
-        r->x->close(r->self);
+        WEIR_TRY(r->m.x->hand_over(r->m.self, stay, n)); /* nobody goes: nothing is handed over */
+        r->m.x->close(r->m.self);
     }
-    WEIR_TRY(weir_mesh_renew(&r->mesh, 2 * c + 2, all, RANKS));
+    WEIR_TRY(weir_mesh_renew(&r->m.mesh, 2 * c + 2, all, RANKS));
     return enter(r, stay[0]);
 }
 
@@ -306,11 +266,11 @@ static weir_err work(rank *r)
     WEIR_TRY(enter(r, 0));
     for (int c = 0; c < CYCLES; c++)
         WEIR_TRY(cycle(r, c));
-    for (const weir_lane *l = r->lane; l < r->lane + r->lanes; l++)
+    for (const weir_lane *l = r->m.lane; l < r->m.lane + r->m.lanes; l++)
         for (size_t i = 0; i < l->bucket->n; i++)
             r->j->held[r->me][l->bucket->at + i] = l->held.now ? (double)l->held.now[i] : 0;
     if (r->me == 0)
-        memcpy(r->j->param, r->param, sizeof r->param);
+        memcpy(r->j->param, r->m.param, sizeof r->m.param);
     return WEIR_OK;
 }
 
@@ -321,14 +281,14 @@ static weir_err run_rank(weir_net *net, void *arg)
     char why[WEIR_WHY_MAX];
     weir_err err;
 
-    *r = (rank){.j = arg, .me = weir_net_rank(net), .life = life};
-    err = weir_mesh_open(&r->mesh, net);
+    *r = (rank){.j = arg, .me = weir_net_rank(net), .m.life = life};
+    err = weir_mesh_open(&r->m.mesh, net);
     if (!err)
         err = work(r);
     snprintf(why, sizeof why, "%s", weir_why_text());
-    if (r->self)
-        r->x->close(r->self);
-    weir_mesh_close(&r->mesh);
+    if (r->m.self)
+        r->m.x->close(r->m.self);
+    weir_mesh_close(&r->m.mesh);
     weir_arena_free(life);
     return err ? weir_fail(err, "%s", why) : WEIR_OK;
 }

@@ -2,6 +2,7 @@
 the right code, and leave nothing behind."""
 import os, random, re, signal, subprocess, time
 import pytest
+from help_runs import LONG, gone, launch, steps_logged
 from weirlib import (
     SMALL,
     WEIR,
@@ -9,48 +10,13 @@ from weirlib import (
     children,
     end,
     environment,
-    events,
     heed,
     leftovers,
     start,
     wait_for,
 )
 
-WORKERS = 4
 SHORT = ['--model', 'lenet', '--data', SMALL, '--batch', 64, '--threads', 1, '--quiet']
-LONG = [
-    '--model',
-    'lenet',
-    '--data',
-    SMALL,
-    '--batch',
-    64,
-    '--steps',
-    1000000,
-    '--save-every',
-    20,
-    '--eval-every',
-    50,
-    '--workers',
-    WORKERS,
-    '--threads',
-    1,
-    '--quiet',
-]
-
-
-def launch(out, *more):
-    p = start('train', '--out', out, *LONG, *more)
-    ranks = wait_for(lambda: len(children(p.pid)) == WORKERS and children(p.pid))
-    return p, ranks
-
-
-def gone(pids, seconds):
-    wait_for(lambda: not any(map(alive, pids)), seconds)
-
-
-def running(out):
-    return wait_for(lambda: os.path.exists(out / 'log.jsonl') and len(events(out, 'step')) > 2)
 
 
 @pytest.mark.parametrize('trial', range(6))
@@ -58,7 +24,7 @@ def test_kill_launcher(tmp_path, trial):
     out = tmp_path / 'run'
     p, ranks = launch(out)
     if trial % 3:
-        running(out)
+        steps_logged(out, 2)
     time.sleep(random.Random(trial).random() * 0.3)
     p.kill()
     gone(ranks, 2)
@@ -69,7 +35,7 @@ def test_kill_launcher(tmp_path, trial):
 def test_kill_launcher_with_a_stopped_rank(tmp_path):
     out = tmp_path / 'run'
     p, ranks = launch(out)
-    running(out)
+    steps_logged(out, 2)
     os.kill(ranks[3], signal.SIGSTOP)
     p.kill()
     gone(ranks, 2)
@@ -90,7 +56,7 @@ def test_kill_launcher_of_a_bench(tmp_path):
 def test_run_directory_is_not_ours_to_empty(tmp_path):
     """WEIR_RUN may name anything: only sockets of this run are removed"""
     victim = tmp_path / 'victim'
-    victim.mkdir()
+    victim.mkdir(mode=0o700)
     (victim / 'file').write_text('mine')
     env = environment(
         RANK='0',
@@ -101,16 +67,15 @@ def test_run_directory_is_not_ours_to_empty(tmp_path):
         MASTER_PORT='1',
         WEIR_RUN=str(victim),
     )
-    p = subprocess.Popen(
-        [WEIR, 'train', *map(str, LONG)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env
-    )
-    time.sleep(0.5)
-    for _ in range(2):
+    p = subprocess.Popen([WEIR, 'train', *LONG], stderr=subprocess.PIPE, text=True, env=env)
+    try:
+        wait_for((victim / 'r0').is_socket)  # where it waits for rank 1, which never comes
         p.terminate()
-        time.sleep(0.2)
-    p.kill()
-    p.communicate()
-    assert (victim / 'file').read_text() == 'mine'
+        _, err = p.communicate(timeout=20)
+    finally:
+        p.kill()
+    assert p.returncode == 128 + signal.SIGTERM, err
+    assert os.listdir(victim) == ['file'] and (victim / 'file').read_text() == 'mine'
 
 
 def ignoring_children():
@@ -149,10 +114,7 @@ def test_a_parent_that_ignores_its_children(tmp_path):
 def test_ranks_that_had_to_be_ended(tmp_path):
     p = start('train', *SHORT, '--workers', 2, '--steps', 10**6, '--out', tmp_path / 'run')
     ranks = wait_for(lambda: len(children(p.pid)) == 2 and children(p.pid))
-    wait_for(
-        lambda: os.path.exists(tmp_path / 'run/log.jsonl')
-        and len(events(tmp_path / 'run', 'step')) > 2
-    )
+    steps_logged(tmp_path / 'run', 2)
     for r in ranks:
         os.kill(r, signal.SIGSTOP)
     for _ in range(2):
@@ -176,10 +138,7 @@ def test_without_standard_input(tmp_path):
         preexec_fn=without_input,
     )
     ranks = wait_for(lambda: len(children(p.pid)) == 2 and children(p.pid))
-    wait_for(
-        lambda: os.path.exists(tmp_path / 'run/log.jsonl')
-        and len(events(tmp_path / 'run', 'step')) > 2
-    )
+    steps_logged(tmp_path / 'run', 2)
     p.kill()
     wait_for(lambda: not any(map(alive, ranks)), 5)
     assert 'WEIR_BOARD' not in p.communicate()[1]

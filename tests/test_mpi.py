@@ -5,6 +5,7 @@ Each MPI is tried if its launcher is there and weir was built with it; what is n
 and said so."""
 import os, re, shutil, signal, subprocess, time
 import pytest
+from help_runs import LONG, gone, steps_logged
 from weirlib import (
     FLAVOUR,
     ROOT,
@@ -61,21 +62,6 @@ COMMON = [
     '--quiet',
 ]
 TEXT = 'synth:tokens=50,length=12,count=640,test=64'
-LONG = [
-    '--model',
-    'lenet',
-    '--data',
-    SMALL,
-    '--batch',
-    64,
-    '--steps',
-    1000000,
-    '--eval-every',
-    50,
-    '--threads',
-    1,
-    '--quiet',
-]
 
 
 class Mpi:
@@ -146,10 +132,6 @@ def ranks(mpi, pid, size):
         if mpi.rank in told and name in ('weir', 'ranks'):
             by[int(told[mpi.rank])] = p
     return [by[r] for r in range(size)] if len(by) == size else None
-
-
-def gone(pids, seconds):
-    wait_for(lambda: not any(map(alive, pids)), seconds)
 
 
 @pytest.mark.sanitizer
@@ -236,7 +218,7 @@ def test_kill_a_rank(mpi, tmp_path, trial):
         UCX_TLS='^cma',
     )  # MPICH's UCX ends a rank that was just reading a dead one's memory
     pids = wait_for(lambda: ranks(mpi, p.pid, 4))
-    wait_for(lambda: os.path.exists(out / 'log.jsonl') and len(events(out, 'step')) > 2)
+    steps_logged(out, 2)
     time.sleep(0.1 * trial)
     everybody = offspring(p.pid)
     os.kill(pids[victim], signal.SIGKILL)
@@ -266,7 +248,7 @@ def test_stopped_rank(mpi, tmp_path):
     out = tmp_path / 'run'
     p = mpi.start(3, mpi.weir, 'train', *LONG, '--out', out, '--timeout', 2)
     pids = wait_for(lambda: ranks(mpi, p.pid, 3))
-    wait_for(lambda: os.path.exists(out / 'log.jsonl') and len(events(out, 'step')) > 2)
+    steps_logged(out, 2)
     os.kill(pids[1], signal.SIGSTOP)
     stopped = time.time()
     gone([pids[0], pids[2]], 10)
@@ -293,7 +275,7 @@ def test_stop_and_resume(mpi, tmp_path):
     out = tmp_path / 'run'
     p = mpi.start(2, mpi.weir, 'train', *LONG, '--out', out)
     pids = wait_for(lambda: ranks(mpi, p.pid, 2))
-    wait_for(lambda: os.path.exists(out / 'log.jsonl') and len(events(out, 'step')) > 2)
+    steps_logged(out, 2)
     os.kill(pids[0], signal.SIGTERM)
     p.communicate(timeout=30)
     gone(pids, 5)

@@ -3,6 +3,7 @@ apart, and one again when they have settled."""
 import gzip, os, re, shutil, signal, time
 import numpy as np
 import pytest
+from help_runs import steps_logged
 from weirlib import (
     SMALL,
     SMOOTH,
@@ -161,7 +162,7 @@ def test_signal_checkpoints_and_leaves(tmp_path):
         'strom',
         *COMMON,
     )
-    wait_for(lambda: os.path.exists(out / 'log.jsonl') and len(events(out, 'step')) > 30)
+    steps_logged(out, 30)
     p.send_signal(signal.SIGTERM)
     _, err = p.communicate(timeout=30)
     assert p.returncode == 128 + signal.SIGTERM and 'error' not in err, err
@@ -189,7 +190,7 @@ def test_the_missing_one_is_named(tmp_path, number, code):
         *COMMON,
     )
     ranks = wait_for(lambda: len(children(p.pid)) == 4 and children(p.pid))
-    wait_for(lambda: os.path.exists(out / 'log.jsonl') and len(events(out, 'step')) > 10)
+    steps_logged(out, 10)
     os.kill(ranks[2], number)
     begun = time.time()
     _, err = p.communicate(timeout=20)

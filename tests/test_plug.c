@@ -8,7 +8,7 @@
 #include <cmocka.h>
 #include <stdlib.h>
 #include <string.h>
-#include "core/plug.h"
+#include "help_plug.h"
 
 static void check_fails(weir_err err, weir_err want, const char *word)
 {
@@ -16,24 +16,6 @@ static void check_fails(weir_err err, weir_err want, const char *word)
         fail_msg("code %d, not %d, or no '%s' in: %s", err, want, word, weir_why_text());
 }
 
-typedef struct thing {
-    int64_t count;
-    double rate;
-    bool fast;
-    const char *dir, *rest;
-    int mode;
-} thing;
-
-static const weir_opt options[] = {
-    {"count", WEIR_OPT_INT, offsetof(thing, count), "3", "how many", 1, 1000, NULL, false, false},
-    {"rate", WEIR_OPT_REAL, offsetof(thing, rate), "0.1", "how fast", 0, 1e30, NULL, false, false},
-    {"fast", WEIR_OPT_BOOL, offsetof(thing, fast), "no", "whether", 0, 0, NULL, false, false},
-    {"dir", WEIR_OPT_TEXT, offsetof(thing, dir), NULL, "where", .bare = true, .path = true},
-    {"mode", WEIR_OPT_CHOICE, offsetof(thing, mode), "two", "which", 0, 0, "one|two|three", false,
-     false},
-    {"rest", WEIR_OPT_TEXT, offsetof(thing, rest), "", "what is left", 0, 0, NULL, false, true},
-    {0},
-};
 static const weir_plug whole = {"thing", "a thing with options", sizeof(thing), options};
 static const weir_plug bare = {"bare", "a thing without", 0, NULL};
 static const weir_plug *const table[] = {&whole, &bare, NULL};

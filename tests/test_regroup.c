@@ -1,10 +1,8 @@
 /* Groups that change again and again: every exchange lets go of a generation's memory, which is
  * freed, before it enters the next; what is for life does not grow; and what its workers hold back
  * is theirs before and after. All in the simulated world. */
-#include "exchange/buckets.h"
-#include "exchange/exchange.h"
+#include "help_member.h"
 #include "help_ranks.h"
-#include "net/mesh.h"
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,7 +11,7 @@
 #include <cmocka.h>
 
 /* The last rank leaves in every second generation, and comes back in the next. */
-enum { RANKS = 4, N = 3100, GENERATIONS = 40, STEPS = 2 };
+enum { RANKS = 4, N = MEMBER_N, GENERATIONS = 40, STEPS = 2 };
 
 typedef struct job {
     const char *exchange, *codec;
@@ -24,47 +22,10 @@ typedef struct job {
 
 typedef struct rank {
     const job *j;
-    weir_mesh mesh;
-    weir_coll_use coll;
-    weir_arena *life;
-    weir_tensor t[3];
-    float param[N], grad[N + WEIR_EXCHANGE_NOTES];
-    weir_lane *lane;
-    int lanes;
-    const weir_exchange *x;
-    void *self;
+    member m;
+    float grad[N + WEIR_EXCHANGE_NOTES];
     size_t life_bytes, group_bytes[2]; /* group: of generations with and without the last rank */
 } rank;
-
-static weir_exchange_env env(rank *r)
-{
-    return (weir_exchange_env){.same = r->mesh.same,
-                               .all = &r->mesh.all,
-                               .coll = &r->coll,
-                               .lane = r->lane,
-                               .lanes = r->lanes,
-                               .arena = r->life,
-                               .group_arena = r->mesh.arena,
-                               .seed = 7};
-}
-
-static weir_err make_lanes(rank *r)
-{
-    const weir_plug *plug;
-    weir_bucket *b;
-
-    r->t[0] = (weir_tensor){"u", 0, 2000, 2, {20, 100}, true, 0};
-    r->t[1] = (weir_tensor){"w", 2000, 1000, 2, {10, 100}, true, 1};
-    r->t[2] = (weir_tensor){"b", 3000, 100, 1, {100}, false, 1};
-    WEIR_TRY(weir_buckets_cut(&(weir_flat){r->t, 3, r->param, r->grad},
-                              &(weir_cut_rules){.bytes = 4096, .small = WEIR_SMALL}, r->life, &b,
-                              &r->lanes));
-    WEIR_TRY(weir_lanes_make(b, r->lanes, r->j->codec, "sgd:momentum=0.5", r->life, &r->lane));
-    r->lane[r->lanes - 1].notes = WEIR_EXCHANGE_NOTES;
-    WEIR_TRY(weir_plug_find(weir_exchanges, "exchange", r->j->exchange, &plug));
-    r->x = (const weir_exchange *)plug;
-    return weir_plug_make(plug, "exchange", r->j->exchange, r->life, &r->self);
-}
 
 static weir_err one_step(rank *r, uint64_t step)
 {
@@ -73,20 +34,21 @@ static weir_err one_step(rank *r, uint64_t step)
                      .keep = true};
 
     for (int i = 0; i < N + WEIR_EXCHANGE_NOTES; i++)
-        r->grad[i] = (float)((i * 7 + r->mesh.all.me * 5 + (int)step * 3 + i * i % 11) % 15 - 7);
-    for (int i = 0; i < r->lanes; i++)
-        WEIR_TRY(r->x->bucket(r->self, &r->lane[i], c.when));
-    return r->x->finish(r->self, &c);
+        r->m.grad[i] =
+            (float)((i * 7 + r->m.mesh.all.me * 5 + (int)step * 3 + i * i % 11) % 15 - 7);
+    for (int i = 0; i < r->m.lanes; i++)
+        WEIR_TRY(r->m.x->bucket(r->m.self, &r->m.lane[i], c.when));
+    return r->m.x->finish(r->m.self, &c);
 }
 
 static weir_err steps(rank *r, uint64_t from)
 {
-    if (r->x->settle)
-        WEIR_TRY(r->x->settle(r->self, (weir_when){.step = from, .rate = 0.125}));
+    if (r->m.x->settle)
+        WEIR_TRY(r->m.x->settle(r->m.self, (weir_when){.step = from, .rate = 0.125}));
     for (uint64_t s = from; s < from + STEPS; s++)
         WEIR_TRY(one_step(r, s));
-    if (r->x->settle)
-        WEIR_TRY(r->x->settle(r->self, (weir_when){.step = from + STEPS, .rate = 0.125}));
+    if (r->m.x->settle)
+        WEIR_TRY(r->m.x->settle(r->m.self, (weir_when){.step = from + STEPS, .rate = 0.125}));
     return WEIR_OK;
 }
 
@@ -95,7 +57,7 @@ static double held(const rank *r)
 {
     double sum = 0;
 
-    for (const weir_lane *l = r->lane; l < r->lane + r->lanes; l++) {
+    for (const weir_lane *l = r->m.lane; l < r->m.lane + r->m.lanes; l++) {
         const weir_stripes *own = &l->codec->stripes;
         const weir_stripe *mine = weir_stripes_own(own);
         double unit = l->unit > 0 ? (double)l->unit : 1;
@@ -116,11 +78,11 @@ static weir_err enter(rank *r, bool first)
 {
     weir_exchange_env e;
 
-    WEIR_TRY(weir_coll_open("ring", &r->mesh.all, r->mesh.arena, &r->coll));
-    e = env(r);
-    WEIR_TRY((first ? r->x->init : r->x->regroup)(r->self, &e));
+    WEIR_TRY(weir_coll_open("ring", &r->m.mesh.all, r->m.mesh.arena, &r->m.coll));
+    e = member_env(&r->m);
+    WEIR_TRY((first ? r->m.x->init : r->m.x->regroup)(r->m.self, &e));
     /* one that comes back has old ones */
-    WEIR_TRY(weir_broadcast(&r->coll, &r->mesh.all, 0, r->param, sizeof r->param));
+    WEIR_TRY(weir_broadcast(&r->m.coll, &r->m.mesh.all, 0, r->m.param, sizeof r->m.param));
     return WEIR_OK;
 }
 
@@ -128,10 +90,10 @@ static weir_err leave(rank *r)
 {
     static const int stay[] = {0, 1, 2};
 
-    if (r->j->hands && r->x->hand_over)
-        WEIR_TRY(r->x->hand_over(r->self, stay, 3));
-    if (r->x->close)
-        r->x->close(r->self);
+    if (r->j->hands && r->m.x->hand_over)
+        WEIR_TRY(r->m.x->hand_over(r->m.self, stay, 3));
+    if (r->m.x->close)
+        r->m.x->close(r->m.self);
     return WEIR_OK;
 }
 
@@ -141,18 +103,18 @@ static weir_err check_bytes(rank *r, int generation)
     size_t *group = &r->group_bytes[generation % 2];
 
     if (generation < 4) {
-        *group = weir_arena_bytes(r->mesh.arena);
-        r->life_bytes = weir_arena_bytes(r->life);
+        *group = weir_arena_bytes(r->m.mesh.arena);
+        r->life_bytes = weir_arena_bytes(r->m.life);
     }
-    CHECK(weir_arena_bytes(r->mesh.arena) == *group);
-    CHECK(weir_arena_bytes(r->life) == r->life_bytes);
+    CHECK(weir_arena_bytes(r->m.mesh.arena) == *group);
+    CHECK(weir_arena_bytes(r->m.life) == r->life_bytes);
     return WEIR_OK;
 }
 
 static weir_err change(rank *r, job *j)
 {
     static const int all[] = {0, 1, 2, 3};
-    bool goes = weir_net_rank(r->mesh.net) == RANKS - 1, counts = j->hands || !goes;
+    bool goes = weir_net_rank(r->m.mesh.net) == RANKS - 1, counts = j->hands || !goes;
 
     for (int g = 0; g < GENERATIONS; g++) {
         if (!(goes && g % 2)) {
@@ -164,15 +126,15 @@ static weir_err change(rank *r, job *j)
         }
         if (goes && g % 2 == 0) {
             j->after[g] += counts ? held(r) : 0;
-            weir_mesh_close(&r->mesh);
+            weir_mesh_close(&r->m.mesh);
             continue;
         }
-        WEIR_TRY(weir_mesh_renew(&r->mesh, g + 1, all, g % 2 ? RANKS : RANKS - 1));
+        WEIR_TRY(weir_mesh_renew(&r->m.mesh, g + 1, all, g % 2 ? RANKS : RANKS - 1));
         WEIR_TRY(enter(r, false));
         j->after[g] += counts ? held(r) : 0;
     }
-    if (r->x->close)
-        r->x->close(r->self);
+    if (r->m.x->close)
+        r->m.x->close(r->m.self);
     return WEIR_OK;
 }
 
@@ -182,10 +144,14 @@ static weir_err run_rank(weir_net *net, void *arg)
     rank *r = WEIR_NEW(life, rank, 1);
     weir_err err;
 
-    *r = (rank){.j = arg, .life = life};
-    if (!(err = weir_mesh_open(&r->mesh, net)) && !(err = make_lanes(r)) && !(err = enter(r, true)))
+    *r = (rank){.j = arg, .m.life = life};
+    r->m.grad = r->grad;
+    if (!(err = weir_mesh_open(&r->m.mesh, net)) &&
+        !(err = member_make(&r->m,
+                            (member_specs){r->j->exchange, r->j->codec, "sgd:momentum=0.5"})) &&
+        !(err = enter(r, true)))
         err = change(r, arg);
-    weir_mesh_close(&r->mesh);
+    weir_mesh_close(&r->m.mesh);
     weir_arena_free(life);
     return err;
 }

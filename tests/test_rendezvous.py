@@ -2,6 +2,7 @@
 last bit."""
 import os, re, resource, signal, socket, subprocess, time
 import pytest
+from help_runs import steps_logged
 from weirlib import (
     SMALL,
     WEIR,
@@ -217,7 +218,7 @@ def test_killed_rank_is_named(tmp_path, trial):
         more=['--steps', 10**6, '--net', 'zmq:ipc=no' if trial % 2 else 'zmq'],
         common=[x for i, x in enumerate(COMMON) if x != '--steps' and COMMON[i - 1] != '--steps'],
     )
-    wait_for(lambda: os.path.exists(out / 'log.jsonl') and len(events(out, 'step')) > 2)
+    steps_logged(out, 2)
     time.sleep(0.1 * trial)
     all[victim].send_signal(signal.SIGKILL)
     killed = time.time()

@@ -3,6 +3,7 @@ import os, re, signal, time
 import pytest
 from test_mpi import Mpi
 import weirlib
+from help_runs import steps_logged
 from weirlib import SMALL, WEIR, children, end, events, port, wait_for
 
 COMMON = [
@@ -31,7 +32,7 @@ WORD = 'saving, then leaving; once more: leave now'
 def test_signal_checkpoints_and_leaves(tmp_path, start, workers, number):
     out = tmp_path / 'run'
     p = start('train', '--out', out, '--quiet', '--steps', 1000000, '--workers', workers, *COMMON)
-    wait_for(lambda: os.path.exists(out / 'log.jsonl') and len(events(out, 'step')) > 3)
+    steps_logged(out, 3)
     p.send_signal(number)
     _, err = p.communicate(timeout=30)
     assert p.returncode == 128 + number, err
@@ -44,7 +45,7 @@ def test_signal_checkpoints_and_leaves(tmp_path, start, workers, number):
 def test_second_signal_leaves_now(tmp_path, start):
     out = tmp_path / 'run'
     p = start('train', '--out', out, '--quiet', '--steps', 1000000, '--workers', 2, *COMMON)
-    wait_for(lambda: os.path.exists(out / 'log.jsonl') and len(events(out, 'step')) > 3)
+    steps_logged(out, 3)
     os.kill(
         wait_for(lambda: len(children(p.pid)) == 2 and children(p.pid))[1], signal.SIGSTOP
     )  # nobody can finish the step
@@ -59,7 +60,7 @@ def test_second_signal_leaves_now(tmp_path, start):
 def test_one_rank_told_to_stop_stops_all(tmp_path, start):
     out = tmp_path / 'run'
     p = start('train', '--out', out, '--quiet', '--steps', 1000000, '--workers', 3, *COMMON)
-    wait_for(lambda: os.path.exists(out / 'log.jsonl') and len(events(out, 'step')) > 3)
+    steps_logged(out, 3)
     ranks = children(p.pid)
     os.kill(ranks[2], signal.SIGTERM)
     os.kill(ranks[1], signal.SIGINT)
@@ -83,7 +84,7 @@ def test_nohup(tmp_path, start):
         *COMMON,
         preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN),
     )
-    wait_for(lambda: os.path.exists(out / 'log.jsonl') and len(events(out, 'step')) > 3)
+    steps_logged(out, 3)
     for pid in [p.pid, *children(p.pid)]:
         os.kill(pid, signal.SIGHUP)
     before = len(events(out, 'step'))
@@ -185,7 +186,7 @@ def test_a_signal_to_all_processes_of_a_job_is_one_wish(tmp_path, start):
     """a batch system signals the launcher and its ranks, and the launcher passes it on"""
     out = tmp_path / 'run'
     p = start('train', '--out', out, '--steps', 1000000, '--workers', 2, '--quiet', *COMMON)
-    wait_for(lambda: os.path.exists(out / 'log.jsonl') and len(events(out, 'step')) > 3)
+    steps_logged(out, 3)
     for pid in [*children(p.pid), p.pid]:
         os.kill(pid, signal.SIGTERM)
     _, err = p.communicate(timeout=20)

@@ -2,26 +2,8 @@
  * filled and shown, or refused. */
 #include <stdlib.h>
 #include <string.h>
-#include "core/plug.h"
+#include "../help_plug.h"
 
-typedef struct thing {
-    int64_t count;
-    double rate;
-    bool fast;
-    const char *dir, *rest;
-    int mode;
-} thing;
-
-static const weir_opt options[] = {
-    {"count", WEIR_OPT_INT, offsetof(thing, count), "3", "how many", 1, 1000, NULL, false, false},
-    {"rate", WEIR_OPT_REAL, offsetof(thing, rate), "0.1", "how fast", 0, 0, NULL, false, false},
-    {"fast", WEIR_OPT_BOOL, offsetof(thing, fast), "no", "whether", 0, 0, NULL, false, false},
-    {"dir", WEIR_OPT_TEXT, offsetof(thing, dir), NULL, "where", 0, 0, NULL, true, false},
-    {"mode", WEIR_OPT_CHOICE, offsetof(thing, mode), "two", "which", 0, 0, "one|two|three", false,
-     false},
-    {"rest", WEIR_OPT_TEXT, offsetof(thing, rest), "", "what is left", 0, 0, NULL, false, true},
-    {0},
-};
 static const weir_plug whole = {"thing", "with options", sizeof(thing), options};
 static const weir_plug strict = {"strict", "without a bare one", sizeof(thing), options + 4};
 static const weir_plug bare = {"bare", "without options", 0, NULL};
