@@ -244,6 +244,15 @@ def test_all_languages_have_a_width(tmp_path, path):
     assert lint(make(tmp_path / 'fits', {path: fits}))[0] == 0
 
 
+def test_a_span_of_code_is_broken_only_where_no_line_holds_it(tmp_path):
+    short, long = '`' + 'a ' * 30 + 'z`', '`' + 'b ' * 60 + 'z`'
+    page = tmp_path / 'A.md'
+    page.write_text(f'- words {long} and {short} and {short}\n')
+    subprocess.run([sys.executable, os.path.join(ROOT, 'scripts/wrap'), page], check=True)
+    text = page.read_text()
+    assert max(map(len, text.split('\n'))) <= 100 and text.count(short) == 2, text
+
+
 # ---- known faults, other formatters ----
 
 
