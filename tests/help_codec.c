@@ -55,7 +55,7 @@ coder_rig *coder_open(const char *spec, int views, const size_t (*shape)[2])
     r->msg = weir_alloc(r->arena, r->codec->bound(r->self) + 64);
     r->first = weir_alloc(r->arena, r->codec->bound(r->self) + 1);
     r->feed.tile = WEIR_NEW(r->arena, float, WEIR_FEED_TILE);
-    r->turn.epochs = 100; /* past any warm-up */
+    r->when.epochs = 100; /* past any warm-up */
     return r;
 }
 
@@ -80,23 +80,23 @@ weir_err coder_step(coder_rig *r, bool residual)
                           .tile = r->feed.tile};
     for (size_t i = 0; i < n; i++)
         r->before[i] = residual ? r->held[i] + r->grad[i] : r->grad[i];
-    for (r->turn.round = 0; r->turn.round < r->codec->rounds; r->turn.round++) {
+    for (r->when.round = 0; r->when.round < r->codec->rounds; r->when.round++) {
         size_t bound = r->codec->bound(r->self);
         memset(r->msg + bound, guard, 64);
-        WEIR_TRY(r->coded = r->codec->encode(r->self, r->turn, &r->feed, r->msg, &r->len));
+        WEIR_TRY(r->coded = r->codec->encode(r->self, r->when, &r->feed, r->msg, &r->len));
         assert_true(r->len <= bound);
         for (int i = 0; i < 64; i++)
             assert_int_equal(r->msg[bound + (size_t)i], guard);
-        if (r->turn.round == 0)
+        if (r->when.round == 0)
             memcpy(r->first, r->msg, r->first_len = r->len);
-        if (r->turn.round + 1 < r->codec->rounds)
-            WEIR_TRY(r->codec->absorb(r->self, r->turn, r->msg, r->len));
+        if (r->when.round + 1 < r->codec->rounds)
+            WEIR_TRY(r->codec->absorb(r->self, r->when, r->msg, r->len));
     }
-    r->turn.round--;
+    r->when.round--;
     if (r->codec->take_sent && residual)
         r->codec->take_sent(r->self, r->hold);
     memset(r->value, 0, n * sizeof(float));
-    return r->codec->decode(r->self, r->turn, r->msg, r->len, r->value);
+    return r->codec->decode(r->self, r->when, r->msg, r->len, r->value);
 }
 
 void coder_commit(coder_rig *r)
@@ -107,7 +107,7 @@ void coder_commit(coder_rig *r)
         r->codec->keep(r->self);
     r->held = r->hold;
     r->hold = old;
-    r->turn.step++;
+    r->when.step++;
 }
 
 const char *const codec_specs[] = {"none",

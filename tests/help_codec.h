@@ -23,7 +23,7 @@ typedef struct coder_rig {
     unsigned char *msg, *first;
     size_t len, first_len; /* of the last round, and of the first */
     weir_err coded;        /* of encoding, whatever decoding says */
-    weir_when turn;
+    weir_when when;
 } coder_rig;
 
 coder_rig *coder_open(const char *spec, int views, const size_t (*shape)[2]);

@@ -26,7 +26,7 @@ void guest_keys_remove(void)
     unlink(guest_key_b);
 }
 
-uint64_t guest_tag(uint32_t turn) { return weir_tag(WEIR_CHANNEL_TEST, turn, 0); }
+uint64_t guest_tag(uint32_t sequence) { return weir_tag(WEIR_CHANNEL_TEST, sequence, 0); }
 
 weir_err guest_greet(weir_net *n, void *arg)
 {
@@ -46,7 +46,8 @@ static weir_err be_guest(void *arg)
 {
     guest *g = arg;
 
-    g->err = weir_net_run(g->net ? g->net : "zmq", &g->place, g->fn ? g->fn : guest_greet, NULL);
+    g->err =
+        weir_net_run(g->net ? g->net : "zmq", &g->rank_info, g->fn ? g->fn : guest_greet, NULL);
     snprintf(g->why, sizeof g->why, "%s", g->err ? weir_why_text() : "");
     return WEIR_OK;
 }
@@ -54,8 +55,8 @@ static weir_err be_guest(void *arg)
 void guest_invite(guest *g, int rank, int size, const char *at, const char *key, double timeout)
 {
     *g = (guest){0};
-    ranks_place(&g->place, rank, size, "", timeout);
-    ranks_far(&g->place, at, key);
+    ranks_info(&g->rank_info, rank, size, "", timeout);
+    ranks_far(&g->rank_info, at, key);
 }
 
 void guest_come(guest *g)
@@ -67,7 +68,7 @@ void guest_leave(guest *g, weir_err err, const char *says)
 {
     assert_int_equal(weir_task_join(g->task), WEIR_OK);
     if (g->err != err)
-        fail_msg("rank %d: %s, not %s: %s", g->place.rank, weir_err_name(g->err),
+        fail_msg("rank %d: %s, not %s: %s", g->rank_info.rank, weir_err_name(g->err),
                  weir_err_name(err), g->why);
     assert_says(g->why, says);
 }

@@ -6,7 +6,7 @@
 #include "help_ranks.h"
 
 typedef struct guest {
-    weir_rank_info place;
+    weir_rank_info rank_info;
     const char *net;                    /* NULL: zmq */
     weir_err (*fn)(weir_net *, void *); /* NULL: guest_greet */
     weir_task *task;
@@ -19,7 +19,7 @@ extern char guest_key_a[64], guest_key_b[64];
 bool guest_keys_make(void);
 void guest_keys_remove(void);
 
-uint64_t guest_tag(uint32_t turn);
+uint64_t guest_tag(uint32_t sequence);
 /* Everybody says its rank to everybody, and knows who is on its machine: here all are. */
 weir_err guest_greet(weir_net *, void *);
 void guest_invite(guest *, int rank, int size, const char *at, const char *key, double timeout);

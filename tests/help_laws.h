@@ -27,12 +27,12 @@ const law *law_find(const char *name);
 enum { LAW_BY_ERROR, LAW_BY_SIGNAL = -1, LAW_TELLS_WHEN = -2 };
 
 /* For the programs. */
-static inline uint64_t law_tag(uint32_t turn, uint32_t part)
+static inline uint64_t law_tag(uint32_t sequence, uint32_t part)
 {
-    return weir_tag(WEIR_CHANNEL_TEST, turn, part);
+    return weir_tag(WEIR_CHANNEL_TEST, sequence, part);
 }
 /* everybody has come here before anybody goes on */
-weir_err law_barrier(weir_net *, uint32_t turn);
+weir_err law_barrier(weir_net *, uint32_t sequence);
 void law_fill(unsigned char *at, size_t len, unsigned seed);
 bool law_filled(const unsigned char *at, size_t len, unsigned seed);
 #endif

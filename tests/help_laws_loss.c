@@ -60,14 +60,15 @@ typedef struct rest {
     int count;
 } rest;
 
-static void start_all(weir_net *n, rest *r, size_t len, uint32_t turn)
+static void start_all(weir_net *n, rest *r, size_t len, uint32_t sequence)
 {
     r->count = 0;
     for (int q = 0; q < weir_net_size(n); q++)
         if (q != weir_net_rank(n)) {
-            weir_net_recv(n, q, law_tag(turn, 0), WEIR_TAG_EXACT, turn % 2 ? NULL : r->in[q],
-                          turn % 2 ? 0 : len, &r->ops[r->count++]);
-            weir_net_send(n, q, law_tag(turn, 0), r->big, len, &r->ops[r->count++]);
+            weir_net_recv(n, q, law_tag(sequence, 0), WEIR_TAG_EXACT,
+                          sequence % 2 ? NULL : r->in[q], sequence % 2 ? 0 : len,
+                          &r->ops[r->count++]);
+            weir_net_send(n, q, law_tag(sequence, 0), r->big, len, &r->ops[r->count++]);
         }
     for (int i = 0; i < r->count; i++)
         r->p[i] = &r->ops[i];
@@ -94,13 +95,13 @@ static weir_err rounds(weir_net *n, rest *r, int mine)
     bool last = weir_net_rank(n) == weir_net_size(n) - 1;
     weir_err err = WEIR_OK;
 
-    for (uint32_t turn = 0; !err; turn++) {
-        weir_net_phase(n, WEIR_PHASE_EXCHANGE, turn + 1);
-        start_all(n, r, lengths[turn % 3], turn);
-        if (last && (int)turn == mine)
+    for (uint32_t sequence = 0; !err; sequence++) {
+        weir_net_phase(n, WEIR_PHASE_EXCHANGE, sequence + 1);
+        start_all(n, r, lengths[sequence % 3], sequence);
+        if (last && (int)sequence == mine)
             err = weir_fail(WEIR_DISK, "enough");
         else
-            err = wait_some(n, r, turn % 4 < 2);
+            err = wait_some(n, r, sequence % 4 < 2);
         for (int i = 0; i < r->count; i++) {
             r->p[i] = &r->ops[i];
             weir_net_release(n, &r->ops[i]);

@@ -3,16 +3,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-weir_err law_barrier(weir_net *n, uint32_t turn)
+weir_err law_barrier(weir_net *n, uint32_t sequence)
 {
     weir_net_op ops[2 * RANKS_MAX];
     int count = 0;
 
     for (int p = 0; p < weir_net_size(n); p++)
         if (p != weir_net_rank(n)) {
-            weir_net_recv(n, p, weir_tag(WEIR_CHANNEL_COLL, turn, 0), WEIR_TAG_EXACT, NULL, 0,
+            weir_net_recv(n, p, weir_tag(WEIR_CHANNEL_COLL, sequence, 0), WEIR_TAG_EXACT, NULL, 0,
                           &ops[count++]);
-            weir_net_send(n, p, weir_tag(WEIR_CHANNEL_COLL, turn, 0), NULL, 0, &ops[count++]);
+            weir_net_send(n, p, weir_tag(WEIR_CHANNEL_COLL, sequence, 0), NULL, 0, &ops[count++]);
         }
     weir_err err = weir_net_wait_all(n, ops, count, 0);
     for (int i = 0; i < count; i++)

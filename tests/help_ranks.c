@@ -29,7 +29,7 @@ void ranks_dir(char dir[64])
     snprintf(dir, 64, "/tmp/weir-test-%016lx", id);
 }
 
-void ranks_place(weir_rank_info *p, int rank, int size, const char *dir, double timeout)
+void ranks_info(weir_rank_info *p, int rank, int size, const char *dir, double timeout)
 {
     *p = (weir_rank_info){.rank = rank,
                           .size = size,
@@ -69,31 +69,31 @@ void ranks_far(weir_rank_info *p, const char *at, const char *key)
     p->key = key && key[0] ? key : NULL;
 }
 
-typedef struct seat {
+typedef struct rank_thread {
     ranks *r;
     int rank;
     const char *at;
     pthread_t thread;
-} seat;
+} rank_thread;
 
-static void *sit(void *arg)
+static void *run_rank(void *arg)
 {
-    seat *s = arg;
+    rank_thread *s = arg;
     ranks *r = s->r;
-    weir_rank_info place;
+    weir_rank_info rank_info;
 
-    ranks_place(&place, s->rank, r->size, r->dir, r->timeout > 0 ? r->timeout : 30);
-    place.stall = r->stall > 0 ? r->stall : 600;
-    place.board = r->board;
+    ranks_info(&rank_info, s->rank, r->size, r->dir, r->timeout > 0 ? r->timeout : 30);
+    rank_info.stall = r->stall > 0 ? r->stall : 600;
+    rank_info.board = r->board;
     if (ranks_key)
-        ranks_far(&place, s->at, ranks_key);
-    r->err[s->rank] = weir_net_run(r->net ? r->net : ranks_world, &place, r->fn, r->arg);
+        ranks_far(&rank_info, s->at, ranks_key);
+    r->err[s->rank] = weir_net_run(r->net ? r->net : ranks_world, &rank_info, r->fn, r->arg);
     snprintf(r->why[s->rank], sizeof r->why[s->rank], "%s", r->err[s->rank] ? weir_why_text() : "");
     return NULL;
 }
 
 /* In a simulated world all ranks are in one call, and only they know what became of each. */
-static weir_err sit_in_sim(weir_net *n, void *arg)
+static weir_err run_one(weir_net *n, void *arg)
 {
     ranks *r = arg;
     int i = weir_net_rank(n);
@@ -106,15 +106,15 @@ static weir_err sit_in_sim(weir_net *n, void *arg)
 
 static void run_in_sim(ranks *r, const char *spec)
 {
-    weir_rank_info place;
+    weir_rank_info rank_info;
 
-    ranks_place(&place, 0, r->size, "", r->timeout > 0 ? r->timeout : 30);
-    place.stall = r->stall > 0 ? r->stall : 600;
-    place.board = r->board;
+    ranks_info(&rank_info, 0, r->size, "", r->timeout > 0 ? r->timeout : 30);
+    rank_info.stall = r->stall > 0 ? r->stall : 600;
+    rank_info.board = r->board;
     r->seconds = 0;
     for (int i = 0; i < r->size; i++)
         snprintf(r->why[i], sizeof r->why[i], "it never came to an end");
-    r->all = weir_net_run(spec, &place, sit_in_sim, r);
+    r->all = weir_net_run(spec, &rank_info, run_one, r);
     snprintf(r->all_why, sizeof r->all_why, "%s", r->all ? weir_why_text() : "");
     for (int i = 0; i < r->size; i++)
         if (!strcmp(r->why[i], "it never came to an end")) /* the world could not even be opened, or
@@ -131,7 +131,7 @@ bool ranks_simulated(const char *spec)
 
 void ranks_run(ranks *r)
 {
-    seat seats[RANKS_MAX];
+    rank_thread threads[RANKS_MAX];
     const char *spec = r->net ? r->net : ranks_world;
     char at[32];
 
@@ -142,12 +142,12 @@ void ranks_run(ranks *r)
     }
     ranks_port(at);
     for (int i = 0; i < r->size; i++) {
-        seats[i] = (seat){.r = r, .rank = i, .at = at};
-        if (pthread_create(&seats[i].thread, NULL, sit, &seats[i]))
+        threads[i] = (rank_thread){.r = r, .rank = i, .at = at};
+        if (pthread_create(&threads[i].thread, NULL, run_rank, &threads[i]))
             abort();
     }
     for (int i = 0; i < r->size; i++)
-        pthread_join(seats[i].thread, NULL);
+        pthread_join(threads[i].thread, NULL);
     if (!access(r->dir, F_OK))
         fail_msg("%s is still there", r->dir);
 }

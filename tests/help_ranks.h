@@ -41,9 +41,9 @@ extern const char *ranks_world;
 
 void ranks_dir(char dir[64]); /* a name that is free */
 void ranks_port(char at[32]); /* 127.0.0.1 and a port that is free */
-/* a place at a rendezvous instead; key NULL or "": none */
+/* of a rank that meets the others at a rendezvous instead; key NULL or "": none */
 void ranks_far(weir_rank_info *, const char *at, const char *key);
-void ranks_place(weir_rank_info *, int rank, int size, const char *dir, double timeout);
+void ranks_info(weir_rank_info *, int rank, int size, const char *dir, double timeout);
 void ranks_run(ranks *); /* all as threads; in a simulated world as it has them */
 bool ranks_simulated(const char *spec);
 /* runs, and fails the test with the first sentence unless all did well */

@@ -67,7 +67,7 @@ static void check_elements(const coder_rig *r, const char *spec, kind k, const d
         double x = (double)r->before[i], sent = (double)r->value[i], held = (double)r->hold[i];
         if (!(fabs(x - sent - held) <= rounding(r, i, column)))
             fail_msg("%s, kind %d, step %d, element %zu: %.9g became %.9g and %.9g", spec, k,
-                     (int)r->turn.step, i, x, sent, held);
+                     (int)r->when.step, i, x, sent, held);
     }
 }
 
@@ -95,7 +95,7 @@ static void check_dropped(const coder_rig *r, const char *spec, kind k)
         if (off || !(fabs(sum - (double)sent * mean) <= (double)sent * (U * mean + LEAST)))
             fail_msg("%s, kind %d, step %d, tensor %d: %zu elements are not as they should be; "
                      "%zu that were sent came to %.9g, and were sent as %.9g each",
-                     spec, k, (int)r->turn.step, v, off, sent, sum, mean);
+                     spec, k, (int)r->when.step, v, off, sent, sum, mean);
     }
 }
 
@@ -308,7 +308,7 @@ static void unbiased(void **state)
         memcpy(x, r->value, sizeof x);
         for (int d = 0; d < DRAWS; d++) {
             memcpy(r->grad, x, sizeof x);
-            r->turn.step = (uint64_t)d;
+            r->when.step = (uint64_t)d;
             assert_int_equal(coder_step(r, false), WEIR_OK);
             for (int i = 0; i < 40; i++)
                 sum[i] += (double)r->value[i],

@@ -177,8 +177,8 @@ static void masks(void **state)
                               .momentum = 0.9f,
                               .mask = true,
                               .tile = r->feed.tile};
-        assert_int_equal(r->codec->encode(r->self, r->turn, &r->feed, r->msg, &r->len), WEIR_OK);
-        assert_int_equal(r->codec->decode(r->self, r->turn, r->msg, r->len, r->value), WEIR_OK);
+        assert_int_equal(r->codec->encode(r->self, r->when, &r->feed, r->msg, &r->len), WEIR_OK);
+        assert_int_equal(r->codec->decode(r->self, r->when, r->msg, r->len, r->value), WEIR_OK);
         assert_true(sent(r) > 0);
         for (size_t i = 0; i < n; i++)
             assert_true(sped[i] == (r->value[i] != 0 ? 0 : 0.9f * speed[i] + r->grad[i]));

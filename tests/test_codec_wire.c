@@ -19,10 +19,10 @@ static void check_fresh(const char *spec, kind k, bucket_shape of)
         memset(again, 0, r->bucket.n * sizeof *again);
         if (r->codec->absorb) /* it has heard the first round, as all have */
             assert_int_equal(r->codec->absorb(r->fresh,
-                                              (weir_when){.step = r->turn.step, .epochs = 100},
+                                              (weir_when){.step = r->when.step, .epochs = 100},
                                               r->first, r->first_len),
                              WEIR_OK);
-        assert_int_equal(r->codec->decode(r->fresh, r->turn, r->msg, r->len, again), WEIR_OK);
+        assert_int_equal(r->codec->decode(r->fresh, r->when, r->msg, r->len, again), WEIR_OK);
         assert_memory_equal(again, r->value, r->bucket.n * sizeof *again);
         coder_commit(r);
     }
@@ -45,7 +45,7 @@ static void fresh_instance(void **state)
 static void check_refused(coder_rig *r, const unsigned char *msg, size_t len)
 {
     memset(r->value, 0, r->bucket.n * sizeof(float));
-    assert_int_equal(r->codec->decode(r->fresh, r->turn, msg, len, r->value), WEIR_INVALID);
+    assert_int_equal(r->codec->decode(r->fresh, r->when, msg, len, r->value), WEIR_INVALID);
     for (size_t i = 0; i < r->bucket.n; i++)
         assert_true(r->value[i] == 0);
 }
@@ -89,7 +89,7 @@ static weir_err decode_guarded(coder_rig *r, const unsigned char *msg, size_t le
     memcpy(copy, msg, len);
     for (size_t i = 0; i < GUARD; i++)
         acc[i] = acc[n + GUARD + i] = UNTOUCHED;
-    err = r->codec->decode(r->fresh, r->turn, copy, len, acc + GUARD);
+    err = r->codec->decode(r->fresh, r->when, copy, len, acc + GUARD);
     for (size_t i = 0; i < GUARD; i++)
         assert_true(acc[i] == UNTOUCHED && acc[n + GUARD + i] == UNTOUCHED);
     assert_true(err == WEIR_OK || err == WEIR_INVALID);
@@ -310,10 +310,10 @@ static void bad_values(void **state)
         const float bad = k % 2 ? NAN : INFINITY;
         memcpy(was, value, 4);
         memcpy(value, &bad, 4);
-        assert_int_equal(r->codec->decode(r->fresh, r->turn, r->msg, r->len, r->value),
+        assert_int_equal(r->codec->decode(r->fresh, r->when, r->msg, r->len, r->value),
                          WEIR_INVALID);
         memcpy(value, was, 4);
-        assert_int_equal(r->codec->decode(r->fresh, r->turn, r->msg, r->len, r->value), WEIR_OK);
+        assert_int_equal(r->codec->decode(r->fresh, r->when, r->msg, r->len, r->value), WEIR_OK);
     }
     coder_close(r);
 }

@@ -192,12 +192,12 @@ static weir_err many_rank(weir_net *net, void *arg)
 
 static void many(void **state)
 {
-    weir_rank_info place;
+    weir_rank_info rank_info;
 
     (void)state;
     assert_true(MANY > 2 * WEIR_DIRECT_WINDOW);
-    ranks_place(&place, 0, MANY, "", 30);
-    if (weir_net_run("sim", &place, many_rank, NULL))
+    ranks_info(&rank_info, 0, MANY, "", 30);
+    if (weir_net_run("sim", &rank_info, many_rank, NULL))
         fail_msg("%s", weir_why_text());
 }
 

@@ -89,7 +89,7 @@ static weir_err nan_rank(weir_net *net, void *arg)
 
 /* Who has it stops with an error that names the tensor, and the others have an end that names it
  * too: where all step together they may find it first, in the sum. And nothing changes, no
- * parameter, nothing that is held back; but where replicas drift: there letters that are out are
+ * parameter, nothing that is held back; but where replicas drift: there deltas that are out are
  * out, those of others are applied as they come, and an error ends the run (docs/TOUR.md). */
 static void check_spoilt(spoilt f, const char *tensor)
 {

@@ -140,13 +140,13 @@ static void test_closed_by_default(void **state)
     guest_leave(&g, WEIR_DENIED, "needs a key");
     assert_says(g.why, "weir keygen");
     guest_invite(&g, 0, 2, "192.0.2.1:29500", NULL, 1);
-    g.place.insecure = true;
+    g.rank_info.insecure = true;
     guest_come(&g);
     guest_leave(&g, WEIR_MISFIT, "192.0.2.1, which is no address of this machine");
     /* a launcher tells that two of the four are elsewhere */
     guest_invite(&g, 0, 4, "127.0.0.1:29500", NULL, 1);
-    strcpy(g.place.source, "torchrun");
-    g.place.local_size = 2;
+    strcpy(g.rank_info.source, "torchrun");
+    g.rank_info.local_size = 2;
     guest_come(&g);
     guest_leave(
         &g, WEIR_MISFIT,

@@ -61,9 +61,9 @@ static int be_rank(const char *mode)
 {
     static weir_launched launched;
     static uint64_t rounds;
-    weir_rank_info place;
+    weir_rank_info rank_info;
     weir_task *task;
-    weir_err err = weir_rank_info_find(-1, 0, NULL, &place);
+    weir_err err = weir_rank_info_find(-1, 0, NULL, &rank_info);
 
     setvbuf(stdout, NULL, _IOLBF, 0);
     weir_launched_find(&launched);
@@ -72,14 +72,15 @@ static int be_rank(const char *mode)
                               &task);
     if (!strcmp(mode, "handle"))
         signal(SIGTERM, leave_now);
-    if (!strcmp(mode, "early") && place.rank == 1)
+    if (!strcmp(mode, "early") && rank_info.rank == 1)
         _exit(3);
     if (!strcmp(mode, "sleep"))
         return sleep(30), 0;
     rounds = !strcmp(mode, "ok") ? 20 : UINT32_MAX;
-    place.timeout = 1;
+    rank_info.timeout = 1;
     if (!err)
-        err = weir_net_run("auto", &place, !strcmp(mode, "fail") ? one_fails : exchange, &rounds);
+        err =
+            weir_net_run("auto", &rank_info, !strcmp(mode, "fail") ? one_fails : exchange, &rounds);
     if (err)
         fprintf(stderr, "weir: error: %s\n", weir_why_text());
     _exit(weir_err_exit(err)); /* the lifeline's thread still reads */

@@ -43,7 +43,7 @@ typedef struct rank {
     run *r;
     weir_arena *arena;
     weir_settings set;
-    weir_rank_info place;
+    weir_rank_info rank_info;
     int buckets; /* of the step that is to fail */
 } rank;
 
@@ -55,13 +55,13 @@ static weir_err fail_job(void *arg)
     return weir_fail(WEIR_DISK, "on purpose");
 }
 
-static weir_err faulty_bucket(void *self, weir_lane *lane, weir_when turn)
+static weir_err faulty_bucket(void *self, weir_lane *lane, weir_when when)
 {
     rank *x = lane->owner;
 
     if (x->buckets++ == 1)
         return weir_fail(WEIR_DISK, "on purpose");
-    return x->real->bucket(self, lane, turn);
+    return x->real->bucket(self, lane, when);
 }
 
 static void set_weight(rank *x, float w)
@@ -156,7 +156,7 @@ static weir_err train_rank(weir_comm *comm, void *arg)
         WEIR_TRY(weir_settings_set(&x->set, o[0], o[1]));
     for (const char *const *o = x->r->option; *o; o += 2)
         WEIR_TRY(weir_settings_set(&x->set, o[0], o[1]));
-    x->t = (weir_trainer){.set = &x->set, .rank_info = &x->place, .comm = comm};
+    x->t = (weir_trainer){.set = &x->set, .rank_info = &x->rank_info, .comm = comm};
     WEIR_TRY(weir_trainer_enter(&x->t));
     WEIR_TRY(weir_trainer_open(&x->t));
     WEIR_TRY(weir_trainer_begin(&x->t));
@@ -310,10 +310,10 @@ static void guests_of_one_host(run *r)
 {
     guest g[RANKS];
     weir_host *host;
-    weir_rank_info place;
+    weir_rank_info rank_info;
 
-    ranks_place(&place, 0, RANKS, "", 30);
-    assert_int_equal(weir_host_open(world, &place, &host), WEIR_OK);
+    ranks_info(&rank_info, 0, RANKS, "", 30);
+    assert_int_equal(weir_host_open(world, &rank_info, &host), WEIR_OK);
     assert_int_equal(weir_host_ranks(host), RANKS);
     for (int k = RANKS; k-- > 0;) { /* in whatever order they come */
         g[k] = (guest){.r = r, .host = host, .k = k};
@@ -327,7 +327,7 @@ static void guests_of_one_host(run *r)
 /* A host for each, as processes would have it: opened and closed on the thread that computes. */
 typedef struct household {
     guest g; /* first */
-    weir_rank_info place;
+    weir_rank_info rank_info;
     weir_err closed;
 } household;
 
@@ -335,7 +335,7 @@ static void *live_alone(void *arg)
 {
     household *h = arg;
 
-    if (!(h->g.err = weir_host_open(world, &h->place, &h->g.host))) {
+    if (!(h->g.err = weir_host_open(world, &h->rank_info, &h->g.host))) {
         compute_as_guest(h);
         h->closed = weir_host_close(h->g.host);
     }
@@ -350,7 +350,7 @@ static void guests_of_many_hosts(run *r)
     ranks_dir(dir);
     for (int k = 0; k < RANKS; k++) {
         h[k] = (household){.g = {.r = r}};
-        ranks_place(&h[k].place, k, RANKS, dir, 30);
+        ranks_info(&h[k].rank_info, k, RANKS, dir, 30);
         pthread_create(&h[k].g.thread, NULL, live_alone, &h[k]);
     }
     for (int k = 0; k < RANKS; k++) {
@@ -379,18 +379,18 @@ static void a_thread_of_the_embedding_program_computes(void **state)
 /* A world that cannot be opened, and a guest that gives up: both are told. */
 static void a_host_says_what_went_wrong(void **state)
 {
-    weir_rank_info place;
+    weir_rank_info rank_info;
     weir_host *host;
 
     (void)state;
-    ranks_place(&place, 0, 1, "", 30);
-    assert_int_equal(weir_host_open("nosuch", &place, &host), WEIR_USAGE);
+    ranks_info(&rank_info, 0, 1, "", 30);
+    assert_int_equal(weir_host_open("nosuch", &rank_info, &host), WEIR_USAGE);
     assert_says(weir_why_text(), "nosuch");
-    place.rank = 3;
-    assert_true(weir_host_open(world, &place, &host) != WEIR_OK);
+    rank_info.rank = 3;
+    assert_true(weir_host_open(world, &rank_info, &host) != WEIR_OK);
     assert_says(weir_why_text(), "rank 3");
-    place.rank = 0;
-    assert_int_equal(weir_host_open(world, &place, &host), WEIR_OK);
+    rank_info.rank = 0;
+    assert_int_equal(weir_host_open(world, &rank_info, &host), WEIR_OK);
     weir_comm *comm = weir_host_enter(host, 0);
     weir_comm_give_up(comm, weir_fail(WEIR_NAN, "the guest is ill"));
     weir_host_leave(host, 0);

@@ -132,8 +132,8 @@ static void another_batch_goes_on_with_what_is_left(void **unused)
     }
 }
 
-/* Whole steps of one batch are whole numbers, to the bit; a change of batch keeps the share of the
- * epoch to within a step. */
+/* Whole steps of one batch are whole numbers, to the bit; a change of batch keeps the portion of
+ * the epoch to within a step. */
 static void time_counts_samples(void **unused)
 {
     weir_sample_plan p = {.count = 1000, .batch = 64, .size = 1, .micro = 1}, q = p;

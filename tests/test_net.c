@@ -73,17 +73,17 @@ static void test_places(void **state)
     weir_net_facts facts;
 
     (void)state;
-    ranks_place(&p, 0, 2, "", 1);
+    ranks_info(&p, 0, 2, "", 1);
     assert_int_equal(weir_net_run("zmq", &p, nothing, NULL), WEIR_MISFIT);
     assert_non_null(strstr(weir_why_text(), "no place to meet"));
-    ranks_place(&p, 2, 2, "/tmp/x", 1);
+    ranks_info(&p, 2, 2, "/tmp/x", 1);
     assert_int_equal(weir_net_run("zmq", &p, nothing, NULL), WEIR_USAGE);
     assert_int_equal(weir_net_run("zmqq", &p, nothing, NULL), WEIR_USAGE);
     assert_int_equal(weir_net_run("zmq:hold=-1", &p, nothing, NULL), WEIR_USAGE);
-    ranks_place(&p, 0, 2, "/tmp", 1); /* not ours alone */
+    ranks_info(&p, 0, 2, "/tmp", 1); /* not ours alone */
     assert_int_equal(weir_net_run("zmq", &p, nothing, NULL), WEIR_DENIED);
     ranks_dir(dir);
-    ranks_place(&p, 0, 2, "/tmp/a-directory/that-is-not/there", 1);
+    ranks_info(&p, 0, 2, "/tmp/a-directory/that-is-not/there", 1);
     assert_int_equal(weir_net_run("zmq", &p, nothing, NULL), WEIR_FAILED);
     assert_int_equal(weir_net_check("zmq", &facts), WEIR_OK);
     assert_true(facts.loses && facts.encrypts);

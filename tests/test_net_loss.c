@@ -21,9 +21,9 @@
 const char *__lsan_default_suppressions(void) __attribute__((visibility("default")));
 const char *__lsan_default_suppressions(void) { return "leak:libzmq.so\n"; }
 
-static uint64_t tag(uint32_t turn, uint32_t part)
+static uint64_t tag(uint32_t sequence, uint32_t part)
 {
-    return weir_tag(WEIR_CHANNEL_TEST, turn, part);
+    return weir_tag(WEIR_CHANNEL_TEST, sequence, part);
 }
 
 /* A board that all share knows better than the last word. */
@@ -57,32 +57,32 @@ static weir_err nothing(weir_net *n, void *arg)
     return WEIR_OK;
 }
 
-typedef struct seat {
-    weir_rank_info place;
+typedef struct rank_thread {
+    weir_rank_info rank_info;
     weir_err err;
     char why[512];
-} seat;
+} rank_thread;
 
-static weir_err run_seat(void *arg)
+static weir_err run_rank(void *arg)
 {
-    seat *s = arg;
+    rank_thread *s = arg;
 
-    s->err = weir_net_run("zmq", &s->place, nothing, NULL);
+    s->err = weir_net_run("zmq", &s->rank_info, nothing, NULL);
     snprintf(s->why, sizeof s->why, "%s", s->err ? weir_why_text() : "");
     return WEIR_OK;
 }
 
 static void test_misfit(void **state)
 {
-    seat s[2] = {0};
+    rank_thread s[2] = {0};
     weir_task *t[2];
     char dir[64];
 
     (void)state;
     ranks_dir(dir);
     for (int i = 0; i < 2; i++) {
-        ranks_place(&s[i].place, i, 2 + i, dir, 2);
-        assert_int_equal(weir_task_start(weir_rt_threads(), "seat", run_seat, &s[i], &t[i]),
+        ranks_info(&s[i].rank_info, i, 2 + i, dir, 2);
+        assert_int_equal(weir_task_start(weir_rt_threads(), "rank", run_rank, &s[i], &t[i]),
                          WEIR_OK);
     }
     for (int i = 0; i < 2; i++)
@@ -114,7 +114,7 @@ static void intrude(void *context, const char *dir, const void *name, size_t nam
 /* Nonsense of all kinds reaches rank 0 while it waits for rank 1; the run does not mind. */
 static void test_foreign(void **state)
 {
-    seat s[2] = {0};
+    rank_thread s[2] = {0};
     weir_task *t[2];
     char dir[64], path[96];
     weir_frame head, bad;
@@ -124,8 +124,8 @@ static void test_foreign(void **state)
     ranks_dir(dir);
     snprintf(path, sizeof path, "%s/r0", dir);
     for (int i = 0; i < 2; i++)
-        ranks_place(&s[i].place, i, 2, dir, 10);
-    assert_int_equal(weir_task_start(weir_rt_threads(), "seat", run_seat, &s[0], &t[0]), WEIR_OK);
+        ranks_info(&s[i].rank_info, i, 2, dir, 10);
+    assert_int_equal(weir_task_start(weir_rt_threads(), "rank", run_rank, &s[0], &t[0]), WEIR_OK);
     for (int i = 0; i < 5000 && access(path, F_OK); i++)
         usleep(1000);
     head = (weir_frame){.kind = WEIR_FRAME_HELLO, .from = 1, .len = 72};
@@ -138,7 +138,7 @@ static void test_foreign(void **state)
     intrude(context, dir, "R\4\0\0\0", 5, &head, sizeof head, 9);
     intrude(context, dir, "Rabcd", 5, "", 0, 3);
     zmq_ctx_term(context);
-    assert_int_equal(weir_task_start(weir_rt_threads(), "seat", run_seat, &s[1], &t[1]), WEIR_OK);
+    assert_int_equal(weir_task_start(weir_rt_threads(), "rank", run_rank, &s[1], &t[1]), WEIR_OK);
     for (int i = 0; i < 2; i++) {
         assert_int_equal(weir_task_join(t[i]), WEIR_OK);
         assert_string_equal(s[i].why, "");
@@ -214,15 +214,15 @@ static weir_err exchange(weir_net *n, void *arg)
 
 static int be_rank(char **argv)
 {
-    weir_rank_info place;
+    weir_rank_info rank_info;
     weir_err err;
 
     setvbuf(stdout, NULL, _IOLBF, 0);
-    ranks_place(&place, atoi(argv[2]), atoi(argv[3]), argv[4], atof(argv[5]));
+    ranks_info(&rank_info, atoi(argv[2]), atoi(argv[3]), argv[4], atof(argv[5]));
     if (argv[6])
-        err = weir_net_run("zmq", &place, law_find(argv[6])->fn, &(double){LAW_BY_SIGNAL});
+        err = weir_net_run("zmq", &rank_info, law_find(argv[6])->fn, &(double){LAW_BY_SIGNAL});
     else
-        err = weir_net_run("zmq", &place, exchange, NULL);
+        err = weir_net_run("zmq", &rank_info, exchange, NULL);
     printf("end: %s\n", weir_why_text());
     fflush(stdout);
     _exit(weir_err_exit(err)); /* no search for leaks: it would take longer than leaving may */

@@ -108,11 +108,11 @@ static void verdict(const weir_settings *s, int ranks, char why[WEIR_WHY_MAX])
 static weir_err train(const weir_settings *s, int ranks, weir_result *result)
 {
     weir_hooks hooks = {0};
-    weir_rank_info place;
+    weir_rank_info rank_info;
     int stopped;
 
-    ranks_place(&place, 0, ranks, "", 30);
-    return weir_train_run(s, &place, &hooks, result, &stopped);
+    ranks_info(&rank_info, 0, ranks, "", 30);
+    return weir_train_run(s, &rank_info, &hooks, result, &stopped);
 }
 
 static bool check(const weir_settings *s, int ranks)

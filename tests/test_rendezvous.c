@@ -83,7 +83,7 @@ static void test_refused(void **state)
     snprintf(says, sizeof says, "is of another run, of 2 ranks: the one at %s has 3", at);
     guest_leave(&other, WEIR_MISFIT, says);
     guest_invite(&job, 1, 3, at, NULL, 5);
-    strcpy(job.place.job, "slurm 12 step 0");
+    strcpy(job.rank_info.job, "slurm 12 step 0");
     guest_come(&job);
     guest_leave(&job, WEIR_MISFIT, "is of another run, slurm 12 step 0");
     guest_invite(&zero, 0, 3, at, NULL, 5);
@@ -203,13 +203,13 @@ static weir_err exchange(weir_net *n, void *arg)
 
 static int be_rank(char **argv)
 {
-    weir_rank_info place;
+    weir_rank_info rank_info;
     weir_err err;
 
     setvbuf(stdout, NULL, _IOLBF, 0);
-    ranks_place(&place, atoi(argv[2]), 3, "", atof(argv[5]));
-    ranks_far(&place, argv[3], argv[4]);
-    err = weir_net_run("zmq:ipc=no", &place, exchange, NULL);
+    ranks_info(&rank_info, atoi(argv[2]), 3, "", atof(argv[5]));
+    ranks_far(&rank_info, argv[3], argv[4]);
+    err = weir_net_run("zmq:ipc=no", &rank_info, exchange, NULL);
     printf("end: %s\n", weir_why_text());
     fflush(stdout);
     _exit(weir_err_exit(err));

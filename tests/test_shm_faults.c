@@ -194,11 +194,11 @@ static weir_err endless_rank(weir_net *n, void *arg)
 
 static int rank_main(char **argv)
 {
-    weir_rank_info place;
+    weir_rank_info rank_info;
     weir_err err;
 
-    ranks_place(&place, atoi(argv[0]), atoi(argv[1]), argv[2], atof(argv[3]));
-    err = weir_net_run("zmq", &place, endless_rank, NULL);
+    ranks_info(&rank_info, atoi(argv[0]), atoi(argv[1]), argv[2], atof(argv[3]));
+    err = weir_net_run("zmq", &rank_info, endless_rank, NULL);
     printf("%s\n", weir_why_text());
     fflush(stdout); /* a forked one leaves without */
     return weir_err_exit(err);

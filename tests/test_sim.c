@@ -13,7 +13,7 @@
 /* after those it needs */
 #include <cmocka.h>
 
-static uint64_t tag(uint32_t turn, uint32_t part) { return law_tag(turn, part); }
+static uint64_t tag(uint32_t sequence, uint32_t part) { return law_tag(sequence, part); }
 
 static bool near(double a, double b) { return fabs(a - b) <= 1e-12 * (fabs(a) + fabs(b)); }
 
@@ -188,10 +188,10 @@ static weir_err reduce(weir_net *n, void *arg)
 
 static weir_err run_sim(const char *spec, weir_err (*fn)(weir_net *, void *), void *arg)
 {
-    weir_rank_info place;
+    weir_rank_info rank_info;
 
-    ranks_place(&place, 0, 1, "", 30);
-    return weir_net_run(spec, &place, fn, arg);
+    ranks_info(&rank_info, 0, 1, "", 30);
+    return weir_net_run(spec, &rank_info, fn, arg);
 }
 
 static void test_ring_formula(void **state)

@@ -11,7 +11,7 @@
 /* after those it needs */
 #include <cmocka.h>
 
-static uint64_t tag(uint32_t turn, uint32_t part) { return law_tag(turn, part); }
+static uint64_t tag(uint32_t sequence, uint32_t part) { return law_tag(sequence, part); }
 
 static void assert_about(double a, double b, double slack)
 {
@@ -31,26 +31,26 @@ typedef struct loop {
 
 enum { LONGEST = 100000 };
 
-static weir_err turn_of(weir_net *n, uint32_t turn, unsigned char *memory)
+static weir_err round_of(weir_net *n, uint32_t sequence, unsigned char *memory)
 {
     const size_t lengths[] = {16, 5000, LONGEST};
     weir_net_op *ops = calloc(2 * RANKS_MAX, sizeof *ops), *p[2 * RANKS_MAX];
-    size_t len = lengths[turn % 3];
+    size_t len = lengths[sequence % 3];
     int count = 0;
     weir_err err;
 
-    weir_net_phase(n, WEIR_PHASE_EXCHANGE, turn + 1);
-    law_fill(memory, len, turn + (unsigned)weir_net_rank(n));
+    weir_net_phase(n, WEIR_PHASE_EXCHANGE, sequence + 1);
+    law_fill(memory, len, sequence + (unsigned)weir_net_rank(n));
     for (int q = 0; q < weir_net_size(n); q++)
         if (q != weir_net_rank(n)) {
-            weir_net_recv(n, q, tag(turn, 0), WEIR_TAG_EXACT, memory + (size_t)(q + 1) * LONGEST,
-                          LONGEST, &ops[count++]);
-            weir_net_send(n, q, tag(turn, 0), memory, len, &ops[count++]);
+            weir_net_recv(n, q, tag(sequence, 0), WEIR_TAG_EXACT,
+                          memory + (size_t)(q + 1) * LONGEST, LONGEST, &ops[count++]);
+            weir_net_send(n, q, tag(sequence, 0), memory, len, &ops[count++]);
         }
     err = weir_net_wait_all(n, ops, count, 0);
     for (int q = 0; q < weir_net_size(n) && !err; q++)
         if (q != weir_net_rank(n) &&
-            !law_filled(memory + (size_t)(q + 1) * LONGEST, len, turn + (unsigned)q))
+            !law_filled(memory + (size_t)(q + 1) * LONGEST, len, sequence + (unsigned)q))
             err = weir_fail(WEIR_FAILED, "not so: what rank %d sent is what came", q);
     for (int i = 0; i < count; i++)
         p[i] = &ops[i];
@@ -66,8 +66,8 @@ static weir_err loops(weir_net *n, void *arg)
     unsigned char *memory = malloc((size_t)(weir_net_size(n) + 1) * LONGEST);
     weir_err err = WEIR_OK;
 
-    for (uint32_t turn = 0; !err && (!l->rounds || (int)turn < l->rounds); turn++)
-        err = turn_of(n, turn, memory);
+    for (uint32_t sequence = 0; !err && (!l->rounds || (int)sequence < l->rounds); sequence++)
+        err = round_of(n, sequence, memory);
     free(memory);
     weir_net_fault(n, &l->fault[me]);
     l->ended[me] = weir_net_now(n);
@@ -382,13 +382,13 @@ static void test_deadlock(void **state)
     assert_int_equal(r.all, WEIR_FAILED);
     assert_says(r.all_why, "deadlock at 0 s of virtual time");
     assert_says(r.all_why, "rank 0 in phase exchange of step 7: comm waits for a message of rank 1 "
-                           "(channel test, turn 3, part 4)");
+                           "(channel test, sequence 3, part 4)");
     assert_says(r.all_why,
                 "rank 1 in phase exchange of step 7: comm waits for a message of rank 0");
     r = (ranks){.net = "sim", .size = 2, .fn = both_send};
     ranks_run(&r);
     assert_says(r.all_why, "rank 0: comm waits for rank 1 to take a message of 1048576 bytes "
-                           "(channel test, turn 3, part 4)");
+                           "(channel test, sequence 3, part 4)");
     ranks_all_ok(&(ranks){.net = "sim:rendezvous=no", .size = 2, .fn = both_send});
     ranks_all_ok(&(ranks){.net = "sim:eager=2000000", .size = 2, .fn = both_send});
     r = (ranks){.net = "sim", .size = 2, .fn = queue_and_join};
@@ -413,21 +413,21 @@ static void test_refused(void **state)
         "sim:pause=1@2+", "sim:cut=1@2",         "sim:cut=1-1@2", "sim:slow=1",
         "sim:slow=9x2",   "sim:slow=1x-2",       "sim:drop=1",    "sim:draw=uniform",
         "sim:kill=1@1/",  "sim:slow=1x2,oops=3"};
-    weir_rank_info place;
+    weir_rank_info rank_info;
     weir_net_facts facts;
 
     (void)state;
-    ranks_place(&place, 0, 4, "", 30);
+    ranks_info(&rank_info, 0, 4, "", 30);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-        if (weir_net_run(bad[i], &place, nothing, NULL) != WEIR_USAGE)
+        if (weir_net_run(bad[i], &rank_info, nothing, NULL) != WEIR_USAGE)
             fail_msg("%s: %s", bad[i], weir_why_text());
-    assert_int_equal(weir_net_run("sim:nodes=5", &place, nothing, NULL), WEIR_MISFIT);
+    assert_int_equal(weir_net_run("sim:nodes=5", &rank_info, nothing, NULL), WEIR_MISFIT);
     assert_says(weir_why_text(), "nodes=5, but the run was told to have 4 ranks");
     assert_int_equal(weir_net_run("sim:nodes=4,latency=80ns,rate=2.5G,uplink=1T,kill=any@0~1/2@1ms",
-                                  &place, nothing, NULL),
+                                  &rank_info, nothing, NULL),
                      WEIR_OK);
-    place.rank = 1;
-    assert_int_equal(weir_net_run("sim:nodes=4", &place, nothing, NULL), WEIR_MISFIT);
+    rank_info.rank = 1;
+    assert_int_equal(weir_net_run("sim:nodes=4", &rank_info, nothing, NULL), WEIR_MISFIT);
     assert_int_equal(weir_net_check("sim:nodes=4", &facts), WEIR_OK);
     assert_true(facts.simulated && facts.loses);
     assert_int_equal(weir_plug_check(weir_nets, "net"), WEIR_OK);

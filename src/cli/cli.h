@@ -59,10 +59,10 @@ weir_err cli_options(int argc, char **argv, weir_settings *, const cli_extra *, 
  * `word`: what a first signal is answered with; NULL: nothing. */
 bool cli_launch(int argc, char **argv, const weir_settings *, const char *word, int *code);
 
-/* Every command that runs as a rank enters here: finds its place, blocks signals in all threads and
- * reads them on one of its own. The first SIGINT, SIGTERM, SIGHUP, SIGUSR1 or SIGUSR2 (these two as
- * SIGTERM) is stored in stop->signal and answered with stop->word, a second one ends the process at
- * once (the first, where stop is NULL), as does the launcher's end. */
+/* Every command that runs as a rank enters here: finds its rank info, blocks signals in all threads
+ * and reads them on one of its own. The first SIGINT, SIGTERM, SIGHUP, SIGUSR1 or SIGUSR2 (these
+ * two as SIGTERM) is stored in stop->signal and answered with stop->word, a second one ends the
+ * process at once (the first, where stop is NULL), as does the launcher's end. */
 typedef struct cli_stop {
     atomic_int signal;
     const char *word; /* said by the leader, unless our launcher has said it */

@@ -87,7 +87,7 @@ typedef struct weir_codec {
     weir_err (*absorb)(void *self, weir_when, const void *sum, size_t len);
     /* acc += the value of msg. Bytes from a network: hostile ones give WEIR_INVALID, never a crash
      * nor a write outside the bucket; acc may have got a part of it by then. With rounds == 1 a
-     * pure function of turn and message: an instance that never encoded decodes alike. */
+     * pure function of `when` and message: an instance that never encoded decodes alike. */
     weir_err (*decode)(void *self, weir_when, const void *msg, size_t len, float *acc);
     /* With rounds > 1, where what this rank sent is not its message's alone to say: takes from x
      * what was sent of it. NULL: encode did. */

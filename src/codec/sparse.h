@@ -41,7 +41,7 @@ typedef struct weir_sparse_way {
          .choices = "auto|yes|no"},                                                          \
     {                                                                                        \
         "density", WEIR_OPT_REAL, offsetof(weir_sparse, density), density_,                  \
-            "share of a tensor's elements to send", .min = 1e-7, .max = 1                    \
+            "portion of a tensor's elements to send", .min = 1e-7, .max = 1                  \
     }
 /* A descriptor's verbs. */
 #define WEIR_SPARSE                                                                          \

@@ -24,7 +24,7 @@ typedef struct strom {
     weir_vec_sifted tile;
     float *sample;
     bool inclusive;     /* what equals the threshold is sent, too */
-    float shared;       /* per=bucket: the threshold of this turn */
+    float shared;       /* per=bucket: the threshold of this step */
     size_t words, over; /* and what its parts so far have sent, and keep beyond it */
 } strom;
 

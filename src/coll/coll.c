@@ -58,7 +58,7 @@ static weir_flight_entry *begin(const weir_coll_use *use, weir_group *group, con
                                 size_t bytes)
 {
     if (weir_log_on(WEIR_LOG_TRACE, "coll"))
-        weir_log(WEIR_LOG_TRACE, "coll", "%s %s, turn %u of group %u: %zu bytes on %d ranks",
+        weir_log(WEIR_LOG_TRACE, "coll", "%s %s, sequence %u of group %u: %zu bytes on %d ranks",
                  use->coll->plug.name, verb, (unsigned)group->sequence, group->id, bytes,
                  group->size);
     return weir_flight_begin(group, use->coll->plug.name, verb, bytes);

@@ -1,6 +1,7 @@
 /* coll.h - collectives over a group: units and a sum, no gradients.
  *
- * Every member calls the same collectives in the same order; each call takes the group's next turn.
+ * Every member calls the same collectives in the same order; each call takes the group's next
+ * number in its sequence.
  * A result is bitwise equal on all members: every unit is summed in an order fixed by the group's
  * size, once, and copied, or everywhere alike. All verbs [block] on the comm thread and, on an
  * error, have cancelled what they started. Any group size, any length, zero included; a group of

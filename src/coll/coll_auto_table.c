@@ -51,18 +51,18 @@ static double doubling(const job *j)
 
 static double halving(const job *j)
 {
-    double share = (j->q - 1.0) / j->q, fold = j->p > j->q;
+    double portion = (j->q - 1.0) / j->q, fold = j->p > j->q;
 
-    return 2 * (j->lg + fold) * j->message + 2 * (share + fold) * j->wire +
-           (share + fold) * j->bytes / ADD_RATE;
+    return 2 * (j->lg + fold) * j->message + 2 * (portion + fold) * j->wire +
+           (portion + fold) * j->bytes / ADD_RATE;
 }
 
 /* What the smaller blocks send goes while the largest one halves, and takes hardly more time than
  * its messages do; unless it is long, and has to wait until somebody asks for it. */
 static double blocks(const job *j)
 {
-    double share = j->p > j->q ? 1 : (j->q - 1.0) / j->q;
-    double time = 2 * j->lg * j->message + share * (2 * j->wire + j->bytes / ADD_RATE);
+    double portion = j->p > j->q ? 1 : (j->q - 1.0) / j->q;
+    double time = 2 * j->lg * j->message + portion * (2 * j->wire + j->bytes / ADD_RATE);
 
     for (int left = j->p - j->q, larger = j->q; left;) {
         int own = weir_halves_floor2(left);

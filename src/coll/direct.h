@@ -11,7 +11,7 @@
  */
 enum { WEIR_DIRECT_WINDOW = 32 };
 
-/* The verbs of coll.h, each the group's next turn. [block] */
+/* The verbs of coll.h, each with the group's next sequence number. [block] */
 weir_err weir_direct_alltoall(weir_group *, const weir_pieces *out, const weir_pieces *in);
 weir_err weir_direct_gather(weir_group *, int root, const weir_pieces *);
 #endif

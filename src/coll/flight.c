@@ -29,8 +29,8 @@ weir_err weir_flight_end(weir_group *g, weir_flight_entry *l, weir_err err)
 
 static void write_entry(const weir_flight_entry *l, double now, FILE *out)
 {
-    fprintf(out, "turn %u: %s %s of %zu bytes, begun %.6f s ago, ", (unsigned)l->sequence, l->coll,
-            l->verb, l->bytes, now - l->began);
+    fprintf(out, "sequence %u: %s %s of %zu bytes, begun %.6f s ago, ", (unsigned)l->sequence,
+            l->coll, l->verb, l->bytes, now - l->began);
     if (!l->ended)
         fprintf(out, "under way\n");
     else

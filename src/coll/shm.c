@@ -128,7 +128,7 @@ static size_t piece(const trip *t, int by)
     return (weir_coll_cut(t->units, p, i + 1) - weir_coll_cut(t->units, p, i)) * t->unit;
 }
 
-/* This member's share of n units, in whole lines of a cache. */
+/* This member's portion of n units, in whole lines of a cache. */
 static void slice(const trip *t, size_t n, size_t *lo, size_t *hi)
 {
     size_t per = LINE % t->unit ? LINE : LINE / t->unit, lines = (n + per - 1) / per;

@@ -1,9 +1,9 @@
 /* talk.h - inside coll/: what collectives over messages are made of.
  *
- * Words. A talk is one collective under way on one member: its buffer, its turn, its flows. A leg
- * is a range of the buffer that goes to, or comes from, one member. A flow carries a leg in
- * segments, `window` of them under way at a time. Members are named by their place in the group;
- * ranges are bytes from the beginning of the buffer.
+ * Words. A talk is one collective under way on one member: its buffer, its sequence number, its
+ * flows. A leg is a range of the buffer that goes to, or comes from, one member. A flow carries a
+ * leg in segments, `window` of them under way at a time. Members are named by their place in the
+ * group; ranges are bytes from the beginning of the buffer.
  *
  * Every flow says the length of its leg (hashed, in the tag), and every segment is checked: members
  * that do not run the same collective find out at the first message. In a dry net sizes travel and
@@ -69,7 +69,7 @@ weir_err weir_talk_open(void *talk, const weir_group *, weir_arena *);
 /* The same with another number of flows. */
 weir_err weir_talk_flows(weir_talk *, int flows, weir_arena *);
 
-/* Takes the group's next turn. sum NULL: units are bytes, and nothing is added. */
+/* Takes the group's next sequence number. sum NULL: units are bytes, and nothing is added. */
 void weir_talk_begin(weir_talk *, weir_group *, void *buf, size_t units, const weir_sum *sum);
 /* Waits for what is still on its way out; if there is, or was, an error: takes everything back.
  * Gives the error. [blocks] */

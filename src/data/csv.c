@@ -217,7 +217,7 @@ static void close_csv(void *self) { free(((csv *)self)->value); }
 
 static const weir_opt options[] = {
     {"file", WEIR_OPT_TEXT, offsetof(csv, path), NULL, "the table", .bare = true, .path = true},
-    {"test", WEIR_OPT_REAL, offsetof(csv, test), "0.1", "the share of rows that is the test part",
+    {"test", WEIR_OPT_REAL, offsetof(csv, test), "0.1", "the portion of rows that is the test part",
      .min = 1e-9, .max = 0.9},
     {"header", WEIR_OPT_CHOICE, offsetof(csv, header), "auto", "whether the first line is one",
      .choices = "auto|yes|no"},

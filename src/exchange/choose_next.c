@@ -6,7 +6,7 @@
 /* what is foreseen to take that many times the best is not tried */
 static const double NARROW = 1.25;
 /* of the time since it was tried last, that a trial of something slow may take */
-static const double SHARE = 0.05;
+static const double PORTION = 0.05;
 
 double weir_choose_best(const weir_choose *c, int *which)
 {
@@ -25,7 +25,7 @@ static bool worth(const weir_choose *c, const weir_policy *p, double best)
     double cost = p->last > p->predicted ? p->last : p->predicted;
 
     return p->predicted <= NARROW * best ||
-           WEIR_CHOOSE_HOPELESS * cost <= SHARE * (c->clock - p->at);
+           WEIR_CHOOSE_HOPELESS * cost <= PORTION * (c->clock - p->at);
 }
 
 /* Makes the mix. It is worth trying if no other policy says the same, and if it is foreseen to

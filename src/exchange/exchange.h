@@ -33,9 +33,9 @@ typedef struct weir_exchange_env {
     weir_arena *arena, *group_arena; /* for life; until the groups change */
     /* Cuts a loop over the threads that computed the gradient, which wait while `finish` runs.
      * NULL: there are none. */
-    void (*share)(void *sharer, int64_t n, void (*part)(void *arg, int64_t from, int64_t to),
-                  void *arg);
-    void *sharer;
+    void (*parallel_for)(void *self, int64_t n, void (*part)(void *arg, int64_t from, int64_t to),
+                         void *arg);
+    void *parallel_self;
     uint64_t seed;
     /* as every commit will say it: under a codec with a residual each worker clips what it adds */
     double clip;

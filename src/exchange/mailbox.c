@@ -96,7 +96,8 @@ weir_err weir_mailbox_make(weir_group *g, const size_t *most, int lanes, int bou
     return WEIR_OK;
 }
 
-static void mailbox(weir_mailbox *p, int member, uint64_t number)
+/* The receive that a delta of this member meets. */
+static void post(weir_mailbox *p, int member, uint64_t number)
 {
     uint64_t tag = tag_of(step_of(p, number), (int)(number % (uint64_t)p->lanes));
 
@@ -111,7 +112,7 @@ void weir_mailbox_open(weir_mailbox *p, uint64_t step)
     for (int m = 0; m < p->group->size; m++) {
         p->taken[m] = 0;
         for (int i = 0; i < p->window && m != p->group->me; i++)
-            mailbox(p, m, (uint64_t)i);
+            post(p, m, (uint64_t)i);
     }
 }
 
@@ -180,7 +181,7 @@ void weir_mailbox_done(weir_mailbox *p, const weir_delta *delta)
     uint64_t number = p->taken[delta->from]++;
 
     weir_net_release(p->group->net, in_of(p, delta->from, number));
-    mailbox(p, delta->from, number + (uint64_t)p->window);
+    post(p, delta->from, number + (uint64_t)p->window);
 }
 
 int weir_mailbox_apart(const weir_mailbox *p, uint64_t step)

@@ -19,7 +19,7 @@
  * deltas, added up, must be the same on all ranks, and their weights the same but for rounding.
  * Then the first member's are taken by all.
  *
- * Momentum and decay are the sender's: it adds its share of the pull on its own weights to its
+ * Momentum and decay are the sender's: it adds its portion of the pull on its own weights to its
  * gradient. A bound on the norm is kept by each worker, at 1/sqrt(p) of it, before its deltas are
  * written. An error ends it: what was sent cannot be called back. */
 #include "core/vec.h"
@@ -119,15 +119,15 @@ static void begin(peers *x, weir_when when)
         weir_lane_in_unit(&x->env.lane[i], 1);
 }
 
-/* This worker's share of the pull of weights towards 0. */
+/* This worker's portion of the pull of weights towards 0. */
 static void pull(const peers *x, const weir_lane *l, float scale)
 {
     const weir_bucket *b = l->bucket;
-    float share = x->decay / (float)x->env.same->size / scale;
+    float portion = x->decay / (float)x->env.same->size / scale;
 
     for (const weir_view *v = b->view; v < b->view + b->views && x->decay > 0 && !b->dry; v++)
         if (v->tensor->decays)
-            weir_vec_best()->axpy(b->grad + v->at, share, b->param + v->at, weir_view_length(v));
+            weir_vec_best()->axpy(b->grad + v->at, portion, b->param + v->at, weir_view_length(v));
 }
 
 static weir_err send_lane(peers *x, weir_lane *l, weir_when when, float scale)

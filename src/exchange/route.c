@@ -11,7 +11,7 @@ struct weir_route {
     char *all;                   /* everybody's */
     size_t *off, *len;           /* by member */
     size_t *slot_off, *slot_len; /* by member: what comes in of a stripe */
-    uint64_t *stats;             /* lengths on their way */
+    uint64_t *lengths;           /* on their way */
     float *tile;
 };
 
@@ -72,9 +72,9 @@ static weir_err make_room(weir_route *r, needs n, weir_arena *arena)
     r->mine = n.mine ? weir_alloc(arena, n.mine) : NULL;
     r->all = n.all ? weir_alloc(arena, n.all) : NULL;
     r->off = WEIR_NEW(arena, size_t, 4 * p);
-    r->stats = WEIR_NEW(arena, uint64_t, p);
+    r->lengths = WEIR_NEW(arena, uint64_t, p);
     r->tile = WEIR_NEW(arena, float, WEIR_FEED_TILE);
-    if ((n.mine && !r->mine) || (n.all && !r->all) || !r->off || !r->stats || !r->tile)
+    if ((n.mine && !r->mine) || (n.all && !r->all) || !r->off || !r->lengths || !r->tile)
         return weir_fail_nomem(n.mine + n.all);
     r->len = r->off + p;
     r->slot_off = r->len + p;
@@ -187,11 +187,11 @@ static weir_err tell_lengths(const trip *t, size_t mine)
     weir_group *g = r->group;
 
     for (int i = 0; i < g->size; i++)
-        r->off[i] = (size_t)i * sizeof *r->stats, r->len[i] = sizeof *r->stats;
-    r->stats[g->me] = mine;
-    WEIR_TRY(weir_allgather(r->coll, g, t->dry ? NULL : (void *)r->stats, r->off, r->len));
+        r->off[i] = (size_t)i * sizeof *r->lengths, r->len[i] = sizeof *r->lengths;
+    r->lengths[g->me] = mine;
+    WEIR_TRY(weir_allgather(r->coll, g, t->dry ? NULL : (void *)r->lengths, r->off, r->len));
     for (int i = 0; i < g->size; i++)
-        r->len[i] = t->dry ? mine : r->stats[i];
+        r->len[i] = t->dry ? mine : r->lengths[i];
     lay_out(r);
     return WEIR_OK;
 }

@@ -12,7 +12,7 @@ typedef struct part {
 
 struct weir_update {
     part *part;
-    int64_t update;
+    int64_t parts;
     const weir_commit *commit;
     float scale;
 };
@@ -34,16 +34,16 @@ static void cut_view(weir_update *p, weir_lane *lane, const weir_view *whole)
     size_t n = length(whole);
 
     if (lane->optim->whole) {
-        p->part[p->update++] = (part){.lane = lane, .view = *whole};
+        p->part[p->parts++] = (part){.lane = lane, .view = *whole};
         return;
     }
     for (size_t at = 0; at < n; at += PART)
-        p->part[p->update++] = (part){.lane = lane,
-                                      .view = {.tensor = whole->tensor,
-                                               .at = whole->at + at,
-                                               .rows = 1,
-                                               .cols = n - at < PART ? n - at : PART,
-                                               .first = whole->first + at}};
+        p->part[p->parts++] = (part){.lane = lane,
+                                     .view = {.tensor = whole->tensor,
+                                              .at = whole->at + at,
+                                              .rows = 1,
+                                              .cols = n - at < PART ? n - at : PART,
+                                              .first = whole->first + at}};
 }
 
 weir_err weir_update_make(weir_lane *lane, int lanes, weir_arena *arena, weir_update **out)
@@ -60,13 +60,13 @@ weir_err weir_update_make(weir_lane *lane, int lanes, weir_arena *arena, weir_up
     return WEIR_OK;
 }
 
-static void share(weir_update *p, const weir_exchange_env *env,
-                  void (*loop)(void *, int64_t, int64_t))
+static void for_parts(weir_update *p, const weir_exchange_env *env,
+                      void (*loop)(void *, int64_t, int64_t))
 {
-    if (env->share)
-        env->share(env->sharer, p->update, loop, p);
+    if (env->parallel_for)
+        env->parallel_for(env->parallel_self, p->parts, loop, p);
     else
-        loop(p, 0, p->update);
+        loop(p, 0, p->parts);
 }
 
 static void sum_squares(void *update, int64_t from, int64_t to)
@@ -81,8 +81,8 @@ double weir_update_sumsq(weir_update *p, const weir_exchange_env *env)
 {
     double sum = 0;
 
-    share(p, env, sum_squares);
-    for (int64_t i = 0; i < p->update; i++)
+    for_parts(p, env, sum_squares);
+    for (int64_t i = 0; i < p->parts; i++)
         sum += p->part[i].sumsq;
     return sum;
 }
@@ -120,5 +120,5 @@ void weir_update_step(weir_update *p, const weir_exchange_env *env, const weir_c
 {
     p->commit = commit;
     p->scale = scale;
-    share(p, env, step);
+    for_parts(p, env, step);
 }

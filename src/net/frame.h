@@ -94,7 +94,7 @@ void weir_meet_seal(void *message, weir_meet, size_t len);
 /* Which of them `n` bytes are; 0: none. */
 weir_meet weir_meet_kind(const void *bytes, size_t n);
 /* False if the bytes are not such a message. Texts end, numbers are in range, addresses are such;
- * `seat` has room for `size`. */
+ * `entry` has room for `size`. */
 bool weir_meet_join_read(const void *bytes, size_t n, weir_meet_join *);
 bool weir_meet_table_read(const void *bytes, size_t n, int size, uint64_t *run,
                           weir_meet_entry *entry);

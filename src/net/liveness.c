@@ -12,20 +12,20 @@
 
 static const double MEET = 60; /* seconds for all to come, or the timeout if that is longer */
 
-weir_err weir_liveness_open(weir_net *n, const weir_rank_info *place)
+weir_err weir_liveness_open(weir_net *n, const weir_rank_info *rank_info)
 {
     size_t bytes = sizeof(weir_liveness) + (size_t)n->size * sizeof(peer);
     weir_liveness *l = calloc(1, bytes);
 
     if (!l)
         return weir_fail_nomem(bytes);
-    l->timeout = place->timeout > 0 ? place->timeout : 30;
-    l->stall = place->stall > 0 ? place->stall : 600;
+    l->timeout = rank_info->timeout > 0 ? rank_info->timeout : 30;
+    l->stall = rank_info->stall > 0 ? rank_info->stall : 600;
     /* those who met at a rendezvous are all there */
-    l->meet = place->rendezvous[0] || l->timeout > MEET ? l->timeout : MEET;
+    l->meet = rank_info->rendezvous[0] || l->timeout > MEET ? l->timeout : MEET;
     l->beat = l->timeout / 5 < 1 ? l->timeout / 5 : 1;
     l->clock = l->next_beat = n->world->now(n->sched);
-    snprintf(l->host, sizeof l->host, "%s", place->host);
+    snprintf(l->host, sizeof l->host, "%s", rank_info->host);
     n->life = l;
     return WEIR_OK;
 }

@@ -39,21 +39,21 @@ static weir_err start(mpi_link *l)
     return WEIR_OK;
 }
 
-static weir_err check_place(const weir_rank_info *place)
+static weir_err check_rank_info(const weir_rank_info *rank_info)
 {
     int rank, size;
 
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
-    if (size != place->size)
+    if (size != rank_info->size)
         return weir_fail(WEIR_MISFIT,
                          "the run has %d ranks by %s, and %d by MPI: start it with mpirun -n %d "
                          "and no other number, by the "
                          "mpirun of the MPI that weir was built with, or use --net zmq",
-                         place->size, place->source, size, place->size);
-    if (rank != place->rank)
-        return weir_fail(WEIR_MISFIT, "this rank is %d by %s, and %d by MPI", place->rank,
-                         place->source, rank);
+                         rank_info->size, rank_info->source, size, rank_info->size);
+    if (rank != rank_info->rank)
+        return weir_fail(WEIR_MISFIT, "this rank is %d by %s, and %d by MPI", rank_info->rank,
+                         rank_info->source, rank);
     return WEIR_OK;
 }
 
@@ -107,7 +107,7 @@ static void look_at_cores(weir_net *n)
                  n->rank, mine, cores, local);
 }
 
-static weir_err open_link(weir_net *n, const weir_rank_info *place)
+static weir_err open_link(weir_net *n, const weir_rank_info *rank_info)
 {
     mpi_link *l = n->link;
 
@@ -116,7 +116,7 @@ static weir_err open_link(weir_net *n, const weir_rank_info *place)
     if (!l->counts || !l->begins)
         return weir_fail_nomem((size_t)n->size * sizeof *l->counts);
     WEIR_TRY(start(l));
-    WEIR_TRY(check_place(place));
+    WEIR_TRY(check_rank_info(rank_info));
     WEIR_TRY(copy_world(l));
     WEIR_TRY(post_slots(l));
     WEIR_TRY(weir_mpi_meet(n));
@@ -124,24 +124,24 @@ static weir_err open_link(weir_net *n, const weir_rank_info *place)
     return WEIR_OK;
 }
 
-weir_err weir_mpi_open(weir_net *n, const weir_rank_info *place)
+weir_err weir_mpi_open(weir_net *n, const weir_rank_info *rank_info)
 {
     mpi_link *l;
     weir_err err;
 
-    if (!place->mpi)
+    if (!rank_info->mpi)
         return weir_fail(
             WEIR_MISFIT,
             "--net mpi: nobody started MPI for these %d ranks (told by %s): mpirun -n %d weir ...",
-            n->size, place->source, n->size);
+            n->size, rank_info->source, n->size);
     if (!(l = calloc(1, sizeof *l)))
         return weir_fail_nomem(sizeof *l);
     l->comm = l->coll = MPI_COMM_NULL;
     l->poll = -1;
     l->chunk = (size_t)((weir_mpi_self *)n->self)->chunk;
-    l->stall = place->stall > 0 ? place->stall : 600;
+    l->stall = rank_info->stall > 0 ? rank_info->stall : 600;
     n->link = l;
-    err = open_link(n, place);
+    err = open_link(n, rank_info);
     if (err)
         weir_mpi_close(n, false);
     return err;

@@ -16,13 +16,13 @@ weir_plugs weir_nets = worlds;
 /* ---- one rank ---- */
 
 weir_err weir_net_open(weir_net *n, weir_sched *s, const weir_world *world, void *self,
-                       const weir_rank_info *place)
+                       const weir_rank_info *rank_info)
 {
     *n = (weir_net){.sched = s,
                     .world = world,
                     .self = self,
-                    .rank = place->rank,
-                    .size = place->size,
+                    .rank = rank_info->rank,
+                    .size = rank_info->size,
                     .strict = true};
     n->posted_tail = &n->posted;
     for (int i = 0; i < WEIR_SHELVES; i++)
@@ -30,7 +30,7 @@ weir_err weir_net_open(weir_net *n, weir_sched *s, const weir_world *world, void
     n->losses_tail = &n->losses;
     n->hold = (size_t)((weir_world_self *)self)->hold;
     n->stack = world->stack;
-    n->board = place->board;
+    n->board = rank_info->board;
     weir_net_rt_fill(n);
     return WEIR_OK;
 }
@@ -81,15 +81,15 @@ static weir_err run_first(first *f)
 }
 
 /* Opens the links of a rank that has peers, runs, closes. */
-static weir_err run_linked(first *f, const weir_rank_info *place)
+static weir_err run_linked(first *f, const weir_rank_info *rank_info)
 {
     weir_net *n = f->net;
     weir_err err;
 
     if (n->size == 1)
         return run_first(f);
-    WEIR_TRY(weir_liveness_open(n, place));
-    err = n->world->open(n, place);
+    WEIR_TRY(weir_liveness_open(n, rank_info));
+    err = n->world->open(n, rank_info);
     if (!err) {
         err = run_first(f);
         weir_match_drop(n, INT32_MAX);
@@ -100,7 +100,7 @@ static weir_err run_linked(first *f, const weir_rank_info *place)
     return err;
 }
 
-weir_err weir_net_run_one(const weir_world *world, void *self, const weir_rank_info *place,
+weir_err weir_net_run_one(const weir_world *world, void *self, const weir_rank_info *rank_info,
                           weir_err (*fn)(weir_net *, void *), void *arg)
 {
     weir_sched sched;
@@ -108,14 +108,14 @@ weir_err weir_net_run_one(const weir_world *world, void *self, const weir_rank_i
     first f = {&net, fn, arg};
     weir_err err;
 
-    if (place->size < 1 || place->rank < 0 || place->rank >= place->size)
+    if (rank_info->size < 1 || rank_info->rank < 0 || rank_info->rank >= rank_info->size)
         return weir_fail(WEIR_USAGE, "rank %d of %d: a rank is at least 0 and below the size",
-                         place->rank, place->size);
+                         rank_info->rank, rank_info->size);
     WEIR_TRY(weir_sched_open(&sched, world));
-    err = weir_net_open(&net, &sched, world, self, place);
+    err = weir_net_open(&net, &sched, world, self, rank_info);
     if (!err) {
         sched.state = &net;
-        err = run_linked(&f, place);
+        err = run_linked(&f, rank_info);
         weir_net_close(&net);
     }
     weir_sched_close(&sched);
@@ -155,18 +155,18 @@ static weir_err find_world(const char *spec, const weir_world **world)
 /* What "auto" stands for where nobody has started MPI. */
 static const char *resolve(const char *spec) { return !strcmp(spec, "auto") ? "zmq" : spec; }
 
-/* What a spec stands for at this place. */
-static weir_err resolve_at(const weir_rank_info *place, const char **spec)
+/* What a spec stands for under this launcher. */
+static weir_err resolve_at(const weir_rank_info *rank_info, const char **spec)
 {
-    if (strcmp(*spec, "auto") || !place->mpi || place->size == 1)
+    if (strcmp(*spec, "auto") || !rank_info->mpi || rank_info->size == 1)
         return *spec = resolve(*spec), WEIR_OK;
     if (!have("mpi"))
-        return weir_fail(WEIR_MISFIT, "%s started %d ranks, but " GET_MPI, place->source,
-                         place->size);
+        return weir_fail(WEIR_MISFIT, "%s started %d ranks, but " GET_MPI, rank_info->source,
+                         rank_info->size);
     return *spec = "mpi", WEIR_OK;
 }
 
-weir_err weir_net_run(const char *spec, const weir_rank_info *place,
+weir_err weir_net_run(const char *spec, const weir_rank_info *rank_info,
                       weir_err (*fn)(weir_net *, void *), void *arg)
 {
     const weir_world *world;
@@ -174,13 +174,13 @@ weir_err weir_net_run(const char *spec, const weir_rank_info *place,
     void *self;
     weir_err err;
 
-    WEIR_TRY(resolve_at(place, &spec));
+    WEIR_TRY(resolve_at(rank_info, &spec));
     WEIR_TRY(find_world(spec, &world));
     if (!(arena = weir_arena_new()))
         return weir_fail_nomem(0);
     err = weir_plug_make(&world->plug, "net", spec, arena, &self);
     if (!err)
-        err = (world->run ? world->run : weir_net_run_one)(world, self, place, fn, arg);
+        err = (world->run ? world->run : weir_net_run_one)(world, self, rank_info, fn, arg);
     weir_arena_free(arena);
     return err;
 }

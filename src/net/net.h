@@ -25,13 +25,13 @@ enum { WEIR_ANY = -1 }; /* any source */
 
 /* ---- tags: the caller's 64 bits are drawn here and nowhere else; net itself adds source and
  * generation ---- */
-/*      63..56 channel   55..24 turn (a step, or a group's running number)   23..0 part */
+/*      63..56 channel   55..24 sequence (a step, or a group's running number)   23..0 part */
 typedef enum {
     WEIR_CHANNEL_TEST = 1,
-    WEIR_CHANNEL_COLL,  /* collectives; turn: the group's running number */
+    WEIR_CHANNEL_COLL,  /* collectives; sequence: the group's running number */
     WEIR_CHANNEL_AGREE, /* membership after a loss */
     WEIR_CHANNEL_SERVE, /* requests to a serving task: the only channel received with a wildcard */
-    /* deltas of one worker to all others; turn: the sender's step, part: the lane */
+    /* deltas of one worker to all others; sequence: the sender's step, part: the lane */
     WEIR_CHANNEL_PEERS
 } weir_channel;
 static inline uint64_t weir_tag(weir_channel channel, uint32_t sequence, uint32_t part)
@@ -228,9 +228,9 @@ typedef struct weir_net_facts {
     int ranks; /* as many as the spec itself says; 0: it does not */
 } weir_net_facts;
 
-/* Opens the world named by spec ("auto": the one that fits the place), runs fn as the first fibre
- * of each rank that lives in this process, says goodbye (or tells why not), closes. Gives fn's
- * error, or that of opening. */
+/* Opens the world named by spec ("auto": the one that fits the launcher), runs fn as the first
+ * fibre of each rank that lives in this process, says goodbye (or tells why not), closes. Gives
+ * fn's error, or that of opening. */
 weir_err weir_net_run(const char *spec, const weir_rank_info *, weir_err (*fn)(weir_net *, void *),
                       void *arg);
 /* is there such a world, and what can it do */
@@ -289,9 +289,9 @@ weir_err weir_group_make(weir_net *, unsigned id, const int *members, int count,
                          weir_group *);
 
 /* Zeroed memory that all members see, each at an address of its own: page-aligned, pages taken when
- * first touched. Every member calls it with the same size and turn (of WEIR_CHANNEL_COLL). It has
- * no name, and is gone when the last member has unmapped it or has ended, however. WEIR_MISFIT on
- * all members, with one sentence, where one of them may not see it. [blocks] */
+ * first touched. Every member calls it with the same size and sequence (of WEIR_CHANNEL_COLL). It
+ * has no name, and is gone when the last member has unmapped it or has ended, however. WEIR_MISFIT
+ * on all members, with one sentence, where one of them may not see it. [blocks] */
 weir_err weir_net_share(weir_group *, uint32_t sequence, size_t bytes, void **);
 void weir_net_unshare(void *, size_t bytes);
 #endif

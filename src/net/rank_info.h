@@ -23,8 +23,8 @@ weir_err weir_rank_info_find(int rank, int size, const char *rendezvous, weir_ra
 /* For rank_info*.c: a variable's number, and how many ranks a run may have. */
 enum { WEIR_RANKS_MAX = 1 << 20 };
 weir_err weir_rank_info_number(const char *name, const char *text, long least, long most, int *out);
-/* rank_info_mpi.c: if an MPI launcher's variables are there, sets p->mpi; a place they do not agree
- * with is refused, naming both. */
+/* rank_info_mpi.c: if an MPI launcher's variables are there, sets p->mpi; a rank info they do not
+ * agree with is refused, naming both. */
 weir_err weir_rank_info_mpi(weir_rank_info *);
 /* rank_info_slurm.c: where and as which job ranks of a step meet, and how many of them are here;
  * what is not told is left as it is. */

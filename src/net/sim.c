@@ -19,7 +19,7 @@ static const weir_opt options[] = {
     {"overhead", WEIR_OPT_TIME, AT(overhead), "0", "the sender's, for each message", .min = 0,
      .max = 1e6},
     {"jitter", WEIR_OPT_REAL, AT(jitter), "0",
-     "up to this share of the latency is added, at random", .min = 0, .max = 1e6},
+     "up to this portion of the latency is added, at random", .min = 0, .max = 1e6},
     {"packet", WEIR_OPT_INT, AT(packet), "65536",
      "bytes that travel together; streams take turns by packets", .min = 64, .max = 1e15},
     {"rack", WEIR_OPT_INT, AT(rack), "0",
@@ -52,11 +52,11 @@ static const weir_opt options[] = {
      "RANK@SECONDS+LENGTH/...: ranks that stop for a while, or for ever"},
     {"cut", WEIR_OPT_TEXT, AT(cut), NULL, "A-B@SECONDS+LENGTH/...: links that are cut, and heal"},
     {"drop", WEIR_OPT_REAL, AT(drop), "0",
-     "share of packets that are lost, and sent again after rto", .min = 0, .max = 0.9},
-    {"duplicate", WEIR_OPT_REAL, AT(duplicate), "0", "share of packets that come twice", .min = 0,
+     "portion of packets that are lost, and sent again after rto", .min = 0, .max = 0.9},
+    {"duplicate", WEIR_OPT_REAL, AT(duplicate), "0", "portion of packets that come twice", .min = 0,
      .max = 1},
     {"corrupt", WEIR_OPT_REAL, AT(corrupt), "0",
-     "share of packets whose checksum is wrong, and sent again after rto", .min = 0, .max = 0.9},
+     "portion of packets whose checksum is wrong, and sent again after rto", .min = 0, .max = 0.9},
     {"rto", WEIR_OPT_TIME, AT(rto), "200ms", "until a packet is sent again, doubled each time",
      .min = 0, .max = 1e6},
     {"detect", WEIR_OPT_TIME, AT(detect), "1ms", "until the others notice that a rank has died",
@@ -153,17 +153,17 @@ static weir_err first_fibre(void *arg)
     return err;
 }
 
-/* All ranks are here, so the place of one of them tells only how many there are to be, if it
+/* All ranks are here, so the rank info of one of them tells only how many there are to be, if it
  * does. */
 static weir_err count_nodes(weir_sim *s)
 {
-    int nodes = (int)s->o->nodes, told = s->place->size;
+    int nodes = (int)s->o->nodes, told = s->rank_info->size;
 
-    if (s->place->rank != 0)
+    if (s->rank_info->rank != 0)
         return weir_fail(
             WEIR_MISFIT,
             "net sim has all its ranks in one process, and this is rank %d of a run of %d",
-            s->place->rank, told);
+            s->rank_info->rank, told);
     if (nodes && told > 1 && told != nodes)
         return weir_fail(WEIR_MISFIT, "net sim: nodes=%d, but the run was told to have %d ranks",
                          nodes, told);
@@ -173,18 +173,18 @@ static weir_err count_nodes(weir_sim *s)
 
 static weir_err open_nodes(weir_sim *s, const weir_world *world, void *self)
 {
-    weir_rank_info place = *s->place;
+    weir_rank_info rank_info = *s->rank_info;
 
     s->node = calloc((size_t)s->nodes, sizeof *s->node);
     s->machine = calloc((size_t)s->nodes, sizeof *s->machine);
     if (!s->node || !s->machine)
         return weir_fail_nomem((size_t)s->nodes * sizeof *s->node);
-    place.size = s->nodes;
+    rank_info.size = s->nodes;
     for (int r = 0; r < s->nodes; r++) {
         weir_net *n = &s->node[r].net;
-        place.rank = r;
+        rank_info.rank = r;
         s->machine[r] = r - r % (int)s->o->machine;
-        WEIR_TRY(weir_net_open(n, &s->sched, world, self, &place));
+        WEIR_TRY(weir_net_open(n, &s->sched, world, self, &rank_info));
         n->machine = s->machine;
         n->dry = s->o->dry;
         n->stack = s->o->dry ? DRY_STACK : STACK;
@@ -236,7 +236,7 @@ static weir_err result(weir_sim *s)
     return s->first_bad < 0 ? WEIR_OK : weir_fail(s->node[s->first_bad].err, "%s", s->why);
 }
 
-static weir_err run(const weir_world *world, void *self, const weir_rank_info *place,
+static weir_err run(const weir_world *world, void *self, const weir_rank_info *rank_info,
                     weir_err (*fn)(weir_net *, void *), void *arg)
 {
     weir_sim *s = calloc(1, sizeof *s);
@@ -245,13 +245,13 @@ static weir_err run(const weir_world *world, void *self, const weir_rank_info *p
     if (!s)
         return weir_fail_nomem(sizeof *s);
     s->o = self;
-    s->place = place;
+    s->rank_info = rank_info;
     s->fn = fn;
     s->arg = arg;
     s->first_bad = -1;
     s->now = WEIR_SIM_START;
-    s->timeout = place->timeout > 0 ? place->timeout : 30;
-    s->stall = place->stall > 0 ? place->stall : 600;
+    s->timeout = rank_info->timeout > 0 ? rank_info->timeout : 30;
+    s->stall = rank_info->stall > 0 ? rank_info->stall : 600;
     s->next_look = s->stall / 4;
     err = count_nodes(s);
     if (!err && !(err = weir_sched_open(&s->sched, world))) {

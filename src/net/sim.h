@@ -138,7 +138,7 @@ typedef struct weir_sim_count {
 
 typedef struct weir_sim {
     const weir_sim_options *o;
-    const weir_rank_info *place;
+    const weir_rank_info *rank_info;
     weir_sched sched;
     weir_err (*fn)(weir_net *, void *);
     void *arg;

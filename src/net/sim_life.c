@@ -24,7 +24,7 @@ void weir_sim_know(weir_net *n, int peer, weir_fault *f)
     f->phase = (doing & 0xff) < WEIR_PHASES ? (weir_phase)(doing & 0xff) : WEIR_PHASE_START;
     f->step = doing >> 8;
     f->pid = (int)getpid();
-    snprintf(f->host, sizeof f->host, "%s", s->place->host);
+    snprintf(f->host, sizeof f->host, "%s", s->rank_info->host);
 }
 
 /* ---- words ---- */

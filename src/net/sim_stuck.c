@@ -32,7 +32,7 @@ static void say_tag(page *p, uint64_t tag)
 
     say(p, " (channel %s",
         channel < sizeof channel_name / sizeof *channel_name ? channel_name[channel] : "unknown");
-    say(p, ", turn %u, part %u)", (unsigned)(tag >> 24), (unsigned)(tag & 0xffffff));
+    say(p, ", sequence %u, part %u)", (unsigned)(tag >> 24), (unsigned)(tag & 0xffffff));
 }
 
 /* The first of the operations it waits for. */

@@ -60,9 +60,9 @@ typedef struct weir_world {
     /* A whole run; NULL: weir_net_run_one, a rank per process (or thread), by open and close. */
     weir_err (*run)(const struct weir_world *, void *self, const weir_rank_info *,
                     weir_err (*fn)(weir_net *, void *), void *arg);
-    /* Sets n->link (and n->machine), finds its peers, for which it may wait as long as the place's
-     * timeout, starts listening and connecting. On an error nothing is left. Not called for a run
-     * of one rank. */
+    /* Sets n->link (and n->machine), finds its peers, for which it may wait as long as the rank
+     * info's timeout, starts listening and connecting. On an error nothing is left. Not called for
+     * a run of one rank. */
     weir_err (*open)(weir_net *, const weir_rank_info *);
     /* Everybody has said hello to everybody: what only newcomers need may go. NULL: nothing to
      * do. */

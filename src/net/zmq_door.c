@@ -1,4 +1,4 @@
-/* zmq_door.c - the rendezvous at rank 0: who comes is looked at, seated or refused; when all are
+/* zmq_door.c - the rendezvous at rank 0: who comes is looked at, entered or refused; when all are
  * there they get the table. The door stays for the whole run, so that those who come too late are
  * told so.
  *
@@ -99,7 +99,7 @@ static bool same(const caller *a, const caller *b)
     return a->len == b->len && !memcmp(a->id, b->id, a->len);
 }
 
-/* True: it has its seat. */
+/* True: it has its entry. */
 static bool on_join(weir_door *d, const caller *c, const weir_meet_join *j)
 {
     const weir_meet_entry *old = &d->entry[(uint32_t)j->rank < (uint32_t)d->size ? j->rank : 0];
@@ -315,19 +315,19 @@ static weir_err send_table(weir_net *n)
 /* ---- from beginning to end ---- */
 
 /* Somebody listens there already: if it is a rank 0, it says who it is. */
-static weir_err taken(weir_net *n, const weir_rank_info *place, const weir_key *key, const char *at,
-                      weir_meet_entry *entry)
+static weir_err taken(weir_net *n, const weir_rank_info *rank_info, const weir_key *key,
+                      const char *at, weir_meet_entry *entry)
 {
-    weir_rank_info brief = *place;
+    weir_rank_info brief = *rank_info;
 
     brief.timeout = 2;
     if (weir_zmq_join(n, &brief, key, at, entry) == WEIR_MISFIT)
-        return weir_fail_in(WEIR_MISFIT, "the rendezvous %s is taken", place->rendezvous);
+        return weir_fail_in(WEIR_MISFIT, "the rendezvous %s is taken", rank_info->rendezvous);
     return weir_fail(WEIR_FAILED, "the rendezvous %s is taken, by another program or another run",
-                     place->rendezvous);
+                     rank_info->rendezvous);
 }
 
-static weir_err listen_at(weir_net *n, const weir_rank_info *place, const weir_key *key,
+static weir_err listen_at(weir_net *n, const weir_rank_info *rank_info, const weir_key *key,
                           const char *at, weir_meet_entry *entry)
 {
     sockets *z = n->link;
@@ -345,11 +345,11 @@ static weir_err listen_at(weir_net *n, const weir_rank_info *place, const weir_k
     WEIR_TRY(weir_zmq_monitor(z, d->socket, "inproc://door", events, &d->monitor));
     if (!zmq_bind(d->socket, at))
         return WEIR_OK;
-    return zmq_errno() == EADDRINUSE ? taken(n, place, key, at, entry)
+    return zmq_errno() == EADDRINUSE ? taken(n, rank_info, key, at, entry)
                                      : weir_zmq_fail("listening at", at);
 }
 
-weir_err weir_zmq_door_open(weir_net *n, const weir_rank_info *place, const weir_key *key,
+weir_err weir_zmq_door_open(weir_net *n, const weir_rank_info *rank_info, const weir_key *key,
                             const char *at, weir_meet_entry *entry)
 {
     sockets *z = n->link;
@@ -366,10 +366,10 @@ weir_err weir_zmq_door_open(weir_net *n, const weir_rank_info *place, const weir
     d->size = n->size;
     d->entry[0] = entry[0];
     weir_zmq_program(d->program);
-    memcpy(d->job, place->job, sizeof d->job);
-    memcpy(d->at, place->rendezvous, sizeof d->at);
+    memcpy(d->job, rank_info->job, sizeof d->job);
+    memcpy(d->at, rank_info->rendezvous, sizeof d->at);
     WEIR_TRY(weir_crowd_open(&d->crowd, n->size - 1, d->at));
-    WEIR_TRY(listen_at(n, place, key, at, entry));
+    WEIR_TRY(listen_at(n, rank_info, key, at, entry));
     WEIR_TRY(gather(n));
     WEIR_TRY(send_table(n));
     memcpy(entry, d->entry, (size_t)n->size * sizeof *entry);

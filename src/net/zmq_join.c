@@ -14,7 +14,7 @@ enum { SHUT_OUT = 3, KNOCK = 300 };
 
 typedef struct visit {
     void *socket, *monitor;
-    const weir_rank_info *place;
+    const weir_rank_info *rank_info;
     const weir_key *key;
     const char *at;
     weir_meet_join me;
@@ -50,7 +50,7 @@ static void close_visit(visit *v)
  * gone before it can look: so we stay at its door for a moment. */
 static weir_err not_let_in(const visit *v)
 {
-    const char *at = v->place->rendezvous;
+    const char *at = v->rank_info->rendezvous;
     weir_address there;
 
     if (!weir_address_find(v->at + strlen("tcp://"), &there))
@@ -60,7 +60,7 @@ static weir_err not_let_in(const visit *v)
         return weir_fail(
             WEIR_DENIED,
             "rank %d was not let in at %s: the key in %s is not the run's, or the run has none",
-            v->me.rank, at, v->place->key);
+            v->me.rank, at, v->rank_info->key);
     return weir_fail(WEIR_DENIED,
                      "rank %d was not let in at %s: the run has a key (or what listens there is no "
                      "run); name its file with --key FILE "
@@ -85,7 +85,7 @@ static weir_err watch(visit *v)
             return not_let_in(v);
         } else if (event == ZMQ_EVENT_DISCONNECTED && v->seen) {
             return weir_fail(WEIR_LOST, "rank 0 at %s ended before all ranks had come",
-                             v->place->rendezvous);
+                             v->rank_info->rendezvous);
         } else if (event == ZMQ_EVENT_DISCONNECTED) {
             v->connected = false;
         }
@@ -125,7 +125,7 @@ static weir_err listen_to(sockets *z, visit *v, int size, weir_meet_entry *entry
 
 static weir_err too_late(const visit *v, double waited)
 {
-    const char *at = v->place->rendezvous;
+    const char *at = v->rank_info->rendezvous;
     bool loopback =
         !strncmp(at, "127.", 4) || !strncmp(at, "localhost:", 10) || !strncmp(at, "[::1]", 5);
 
@@ -160,7 +160,7 @@ static weir_err look(sockets *z, visit *v, int size, weir_meet_entry *entry, boo
 static weir_err wait_for_table(weir_net *n, visit *v, weir_meet_entry *entry)
 {
     sockets *z = n->link;
-    double begun = n->world->now(n->sched), until = begun + v->place->timeout, now;
+    double begun = n->world->now(n->sched), until = begun + v->rank_info->timeout, now;
     bool whole = false, seen = false;
     zmq_pollitem_t set[] = {{.socket = v->socket, .events = ZMQ_POLLIN},
                             {.socket = v->monitor, .events = ZMQ_POLLIN},
@@ -173,7 +173,7 @@ static weir_err wait_for_table(weir_net *n, visit *v, weir_meet_entry *entry)
             return WEIR_OK;
         now = n->world->now(n->sched);
         if (v->seen && !seen)
-            until = now + v->place->timeout +
+            until = now + v->rank_info->timeout +
                     2; /* rank 0 counts from when it came itself: it decides */
         seen = v->seen;
         if (now >= until)
@@ -182,15 +182,15 @@ static weir_err wait_for_table(weir_net *n, visit *v, weir_meet_entry *entry)
     }
 }
 
-weir_err weir_zmq_join(weir_net *n, const weir_rank_info *place, const weir_key *key,
+weir_err weir_zmq_join(weir_net *n, const weir_rank_info *rank_info, const weir_key *key,
                        const char *at, weir_meet_entry *entry)
 {
-    visit v = {.place = place, .key = key, .at = at};
+    visit v = {.rank_info = rank_info, .key = key, .at = at};
     weir_err err;
 
     v.me = (weir_meet_join){.rank = n->rank, .size = (uint32_t)n->size, .entry = entry[n->rank]};
     weir_zmq_program(v.me.program);
-    memcpy(v.me.job, place->job, sizeof v.me.job);
+    memcpy(v.me.job, rank_info->job, sizeof v.me.job);
     weir_meet_seal(&v.me, WEIR_MEET_JOIN, sizeof v.me);
     err = open_visit(n->link, &v, at);
     if (!err)

@@ -175,12 +175,12 @@ static weir_err bind_file(weir_net *n)
     return WEIR_OK;
 }
 
-static weir_err open_here(weir_net *n, const weir_rank_info *place)
+static weir_err open_here(weir_net *n, const weir_rank_info *rank_info)
 {
     sockets *z = n->link;
     char at[192];
 
-    snprintf(z->dir, sizeof z->dir, "%s", place->run_dir);
+    snprintf(z->dir, sizeof z->dir, "%s", rank_info->run_dir);
     WEIR_TRY(bind_file(n));
     for (int p = 0; p < n->size; p++)
         if (p != n->rank) {
@@ -193,27 +193,29 @@ static weir_err open_here(weir_net *n, const weir_rank_info *place)
 /* ---- on many ---- */
 
 /* May this rank listen where others can reach it. */
-static weir_err check_open(const weir_net *n, const weir_rank_info *place,
+static weir_err check_open(const weir_net *n, const weir_rank_info *rank_info,
                            const weir_address *there, const weir_key *key)
 {
-    if (there->loopback && place->local_size < place->size && strcmp(place->source, "flags"))
+    if (there->loopback && rank_info->local_size < rank_info->size &&
+        strcmp(rank_info->source, "flags"))
         return weir_fail(WEIR_MISFIT,
                          "the rendezvous %s is the loopback address %s here, but only %d of the %d "
                          "ranks are on this machine: "
                          "name an address that the others reach",
-                         place->rendezvous, there->host, place->local_size, place->size);
+                         rank_info->rendezvous, there->host, rank_info->local_size,
+                         rank_info->size);
     if (there->loopback || key)
         return WEIR_OK;
-    if (!place->insecure)
+    if (!rank_info->insecure)
         return weir_fail(WEIR_DENIED,
                          "a run that meets at %s listens beyond this machine and needs a key: weir "
                          "keygen makes one, --key FILE "
                          "or WEIR_KEY names it on every rank; --insecure does without",
-                         place->rendezvous);
+                         rank_info->rendezvous);
     if (n->rank == 0)
         weir_log(WEIR_LOG_WARN, "net",
                  "--insecure: whoever reaches %s can join this run, read it and change it",
-                 place->rendezvous);
+                 rank_info->rendezvous);
     return WEIR_OK;
 }
 
@@ -268,39 +270,39 @@ static weir_err connect_all(weir_net *n, const weir_meet_entry *entry, const wei
     return WEIR_OK;
 }
 
-static weir_err meet(weir_net *n, const weir_rank_info *place, const weir_key *key,
+static weir_err meet(weir_net *n, const weir_rank_info *rank_info, const weir_key *key,
                      weir_meet_entry *entry)
 {
     sockets *z = n->link;
     weir_address there, here;
     char at[WEIR_ADDRESS_MAX];
 
-    WEIR_TRY(weir_address_find(place->rendezvous, &there));
-    WEIR_TRY(check_open(n, place, &there, key));
+    WEIR_TRY(weir_address_find(rank_info->rendezvous, &there));
+    WEIR_TRY(check_open(n, rank_info, &there, key));
     here = there;
     if (n->rank)
         WEIR_TRY(weir_address_here(&there, &here));
     if (key)
         WEIR_TRY(weir_zmq_guard_open(z, key));
     entry[n->rank] = (weir_meet_entry){.machine = weir_net_machine_id(), .pid = (int32_t)getpid()};
-    snprintf(entry[n->rank].host, sizeof entry[n->rank].host, "%s", place->host);
+    snprintf(entry[n->rank].host, sizeof entry[n->rank].host, "%s", rank_info->host);
     WEIR_TRY(bind_tcp(z, &here, key, entry[n->rank].at));
     memcpy(z->at, entry[n->rank].at, sizeof z->at);
     weir_address_text(&there, at);
-    WEIR_TRY((n->rank ? weir_zmq_join : weir_zmq_door_open)(n, place, key, at, entry));
+    WEIR_TRY((n->rank ? weir_zmq_join : weir_zmq_door_open)(n, rank_info, key, at, entry));
     return connect_all(n, entry, key);
 }
 
-static weir_err open_far(weir_net *n, const weir_rank_info *place)
+static weir_err open_far(weir_net *n, const weir_rank_info *rank_info)
 {
     weir_meet_entry *entry = calloc((size_t)n->size, sizeof *entry);
     weir_key key;
     weir_err err = entry ? WEIR_OK : weir_fail_nomem((size_t)n->size * sizeof *entry);
 
-    if (!err && place->key)
-        err = weir_key_read(place->key, &key);
+    if (!err && rank_info->key)
+        err = weir_key_read(rank_info->key, &key);
     if (!err)
-        err = meet(n, place, place->key ? &key : NULL, entry);
+        err = meet(n, rank_info, rank_info->key ? &key : NULL, entry);
     weir_key_wipe(&key);
     free(entry);
     return err;
@@ -391,39 +393,39 @@ void weir_zmq_close(weir_net *n, bool in_order)
     n->link = NULL;
 }
 
-static weir_err open_sockets(weir_net *n, const weir_rank_info *place)
+static weir_err open_sockets(weir_net *n, const weir_rank_info *rank_info)
 {
     sockets *z = n->link;
 
-    weir_thread_brisk(!place->run_dir[0]); /* before the library starts its own threads */
+    weir_thread_brisk(!rank_info->run_dir[0]); /* before the library starts its own threads */
     if (!(z->context = zmq_ctx_new()))
         return weir_zmq_fail("starting", "a context");
     zmq_ctx_set(z->context, ZMQ_MAX_SOCKETS, 4 * n->size + 64);
     WEIR_TRY(weir_zmq_socket(z, ZMQ_ROUTER, &z->router));
     WEIR_TRY(set_int(z->router, ZMQ_ROUTER_MANDATORY, 1));
-    WEIR_TRY((place->run_dir[0] ? open_here : open_far)(n, place));
+    WEIR_TRY((rank_info->run_dir[0] ? open_here : open_far)(n, rank_info));
     z->poll[WEIR_ZMQ_ROUTER].fd = weir_zmq_fd(z->router);
     return WEIR_OK;
 }
 
-weir_err weir_zmq_open(weir_net *n, const weir_rank_info *place)
+weir_err weir_zmq_open(weir_net *n, const weir_rank_info *rank_info)
 {
     size_t fds = (size_t)(WEIR_ZMQ_PEERS + 2 * n->size);
     sockets *z;
     weir_err err;
 
-    if (!place->run_dir[0] && !place->rendezvous[0])
+    if (!rank_info->run_dir[0] && !rank_info->rendezvous[0])
         return weir_fail(WEIR_MISFIT,
                          "%d ranks by %s, and no place to meet: start each with --rank, --size and "
                          "--rendezvous HOST:PORT, or here "
                          "with --workers %d",
-                         n->size, place->source, n->size);
+                         n->size, rank_info->source, n->size);
     WEIR_TRY(weir_zmq_pace_check(n));
     if (!(z = calloc(1, sizeof *z)))
         return weir_fail_nomem(sizeof *z);
     n->link = z;
     z->crowd.hand = z->crowd.nothing = -1;
-    z->timeout = place->timeout > 0 ? place->timeout : 30;
+    z->timeout = rank_info->timeout > 0 ? rank_info->timeout : 30;
     z->peer = calloc((size_t)n->size, sizeof *z->peer);
     z->poll = calloc(fds, sizeof *z->poll);
     for (int p = 0; z->peer && p < n->size; p++)
@@ -431,7 +433,7 @@ weir_err weir_zmq_open(weir_net *n, const weir_rank_info *place)
     for (size_t i = 0; z->poll && i < fds; i++)
         z->poll[i] =
             (struct pollfd){.fd = i == WEIR_ZMQ_BELL ? n->sched->bell : -1, .events = POLLIN};
-    err = z->peer && z->poll ? open_sockets(n, place) : weir_fail_nomem(fds * sizeof *z->poll);
+    err = z->peer && z->poll ? open_sockets(n, rank_info) : weir_fail_nomem(fds * sizeof *z->poll);
     if (err)
         weir_zmq_close(n, false);
     return err;

@@ -134,14 +134,14 @@ void weir_zmq_pace(const weir_net *, int fd); /* of a link that has just been co
 /* ---- zmq_door.c, zmq_join.c ---- */
 enum { WEIR_ZMQ_PROGRAM = 32 };
 void weir_zmq_program(char text[WEIR_ZMQ_PROGRAM]); /* what has to be equal on all ranks */
-/* Rank 0: listens at `at`, waits until all have come, gives them the table and keeps it in `seat`,
+/* Rank 0: listens at `at`, waits until all have come, gives them the table and keeps it in `entry`,
  * of which [0] is set. The door stays until it is shut, so that those who come too late are
  * told. */
 weir_err weir_zmq_door_open(weir_net *, const weir_rank_info *, const weir_key *, const char *at,
                             weir_meet_entry *entry);
 void weir_zmq_door_look(weir_net *);
 void weir_zmq_door_shut(sockets *);
-/* The others: go to `at`, say who they are (seat[rank] is set), wait for the table. */
+/* The others: go to `at`, say who they are (entry[rank] is set), wait for the table. */
 weir_err weir_zmq_join(weir_net *, const weir_rank_info *, const weir_key *, const char *at,
                        weir_meet_entry *entry);
 #endif

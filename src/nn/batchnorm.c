@@ -260,7 +260,7 @@ static weir_err evaluate(void *arg)
 
 /* ---- backward ---- */
 
-/* This worker's share: the exchange adds them up. */
+/* This worker's portion: the exchange adds them up. */
 static void leave_gradients(const bound *s)
 {
     const weir_batchnorm *n = s->norm;

@@ -73,7 +73,7 @@ static weir_err atom(cursor *c, int64_t *value)
         return c->at++, *value = c->scope->repetition, WEIR_OK;
     if (*c->at == '%')
         return weir_fail(WEIR_INVALID,
-                         "%% is the number of the turn, and only known inside a repeat");
+                         "%% is the number of the repetition, and only known inside a repeat");
     if (!*c->at)
         return weir_fail(WEIR_INVALID, "a number or a size was expected, and the word ends");
     return weir_fail(WEIR_INVALID, "a number or a size was expected, not '%c'", *c->at);

@@ -1,5 +1,5 @@
 /* expr.h - whole-number expressions of model files: numbers, names, + - * / ( ) and %, the number
- * of the turn in a repeat. */
+ * of the repetition in a repeat. */
 #ifndef WEIR_NN_EXPR_H
 #define WEIR_NN_EXPR_H
 #include "core/err.h"

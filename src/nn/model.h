@@ -121,7 +121,7 @@ void weir_model_on_sum(weir_model *, weir_model_sum *, void *arg);
 float *weir_model_still(const weir_model *, size_t *n);
 /* Which streams of the data come to this worker, `total` being all: sample i of a pass is stream
  * pass.first + i. For carried state, which is saved by the stream's number (WEIR_KEEP_STREAM) and
- * begins at zero here. Before training, and again when shares change. */
+ * begins at zero here. Before training, and again when slices change. */
 weir_err weir_model_streams(weir_model *, uint64_t first, uint64_t count, uint64_t total);
 /* The step was committed: carried state and running statistics change now, not before. */
 void weir_model_commit(weir_model *);

@@ -12,7 +12,7 @@ enum {
     MAX_WORD = 200,
     MAX_NAME = 96,
     MAX_LINES = 4096,
-    MAX_TURNS = 65536,
+    MAX_REPETITIONS = 65536,
     MAX_SIZES = 64,
     MAX_NEST = 8
 };
@@ -35,7 +35,7 @@ typedef struct reader {
     weir_netfile *file;
     weir_arena *arena;
     statement *statement;
-    int statements, turns;
+    int statements, repetitions;
     const char *changed;
 } reader;
 
@@ -119,14 +119,14 @@ static weir_err evaluate(const reader *r, const statement *s, int word, const re
     return err ? weir_netfile_at(r->file, err, s->line, s->col[word] + (int)at) : WEIR_OK;
 }
 
-/* Puts the turn's numbers in the place of each %. false: no room. */
-static bool put_turns(const char *word, const char *turns, char *text, size_t room)
+/* Puts the numbers of the repetition in the place of each %. false: no room. */
+static bool put_numbers(const char *word, const char *numbers, char *text, size_t room)
 {
     size_t n = 0;
 
     for (; *word && n < room; word++)
-        n += (size_t)(*word == '%' && turns ? snprintf(text + n, room - n, "%s", turns)
-                                            : snprintf(text + n, room - n, "%c", *word));
+        n += (size_t)(*word == '%' && numbers ? snprintf(text + n, room - n, "%s", numbers)
+                                              : snprintf(text + n, room - n, "%c", *word));
     if (!n)
         text[0] = 0;
     return n < room;
@@ -147,7 +147,7 @@ weir_err weir_netfile_value(const weir_netfile *f, const weir_netfile_line *l,
         snprintf(text, room, "%lld", (long long)value);
         return WEIR_OK;
     }
-    if (!put_turns(o->value, l->turns, text, room))
+    if (!put_numbers(o->value, l->numbers, text, room))
         return weir_fail(WEIR_INVALID, "%s:%d:%d: this value is too long", f->path, l->line,
                          o->value_col);
     return WEIR_OK;
@@ -291,11 +291,13 @@ static weir_err name_layer(const reader *r, const statement *s, const repetition
         number += r->file->line[i].kind_hash == kind && !strcmp(r->file->line[i].kind, s->word[0]);
     if (!given)
         snprintf(name, sizeof name, "%.60s%d", s->word[0], number);
-    else if (!is_word(s->word[1], "_.-%") || !put_turns(s->word[1], t->numbers, name, sizeof name))
+    else if (!is_word(s->word[1], "_.-%") ||
+             !put_numbers(s->word[1], t->numbers, name, sizeof name))
         return fail_at(r, s, 1,
                        "a name is a letter with letters, digits and _ . - behind it, and not long");
     if (strchr(name, '%'))
-        return fail_at(r, s, 1, "% is the number of the turn, and only known inside a repeat");
+        return fail_at(r, s, 1,
+                       "% is the number of the repetition, and only known inside a repeat");
     l->name_hash = weir_hash(name, strlen(name), 0);
     for (int i = 0; i < r->file->lines; i++)
         if (r->file->line[i].name_hash == l->name_hash && !strcmp(r->file->line[i].name, name))
@@ -319,7 +321,7 @@ static weir_err layer_line(reader *r, const statement *s, const repetition *t)
                              .line = s->line,
                              .col = s->col[0],
                              .repetition = t->number,
-                             .turns = t->numbers};
+                             .numbers = t->numbers};
     l->sizes = r->file->sizes;
     WEIR_TRY(name_layer(r, s, t, given, l));
     WEIR_TRY(split_options(r, s, 1 + given, &option));
@@ -380,7 +382,7 @@ static weir_err repeat(reader *r, int at, int end, const repetition *outer)
         repetition t = {.number = k, .nest = outer->nest + 1};
         snprintf(numbers, sizeof numbers, "%s%s%lld", outer->numbers ? outer->numbers : "",
                  outer->numbers ? "." : "", (long long)k);
-        if (++r->turns > MAX_TURNS)
+        if (++r->repetitions > MAX_REPETITIONS)
             return fail_at(r, s, 1, "repeats run too many times");
         if (!(t.numbers = weir_copy_text(r->arena, numbers)))
             return weir_fail_nomem(sizeof numbers);

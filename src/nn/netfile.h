@@ -8,11 +8,11 @@
  *   add block%.sum from=block%.in a layer reads the line before, or what its from= names; add both
  *   end
  *
- * % in names and words is the number of the turn, from 1; in nested repeats all of them, outermost
- * first, joined by dots. In expressions it is the innermost. Options that are whole numbers are
- * expressions (expr.h) over the sizes above the line and `classes`, which the data brings; so are
- * yes and no, as 1 and 0. This file knows no kinds of layers: graph.c does. Text is hostile;
- * errors name file, line and column. */
+ * % in names and words is the number of the repetition, from 1; in nested repeats all of them,
+ * outermost first, joined by dots. In expressions it is the innermost. Options that are whole
+ * numbers are expressions (expr.h) over the sizes above the line and `classes`, which the data
+ * brings; so are yes and no, as 1 and 0. This file knows no kinds of layers: graph.c does. Text is
+ * hostile; errors name file, line and column. */
 #ifndef WEIR_NN_NETFILE_H
 #define WEIR_NN_NETFILE_H
 #include "core/arena.h"
@@ -31,9 +31,9 @@ typedef struct weir_netfile_line {
     int line, col;
     const weir_netfile_option *option;
     int options;
-    int64_t repetition; /* 0: not in a repeat */
-    const char *turns;  /* "2.1"; NULL: not in a repeat */
-    int sizes;          /* how many of the file's sizes stand above it */
+    int64_t repetition;  /* 0: not in a repeat */
+    const char *numbers; /* "2.1"; NULL: not in a repeat */
+    int sizes;           /* how many of the file's sizes stand above it */
 } weir_netfile_line;
 
 typedef struct weir_netfile {

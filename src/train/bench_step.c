@@ -192,7 +192,7 @@ static weir_err watch(weir_trainer *t, double *took, int steps, timed *m)
     return WEIR_OK;
 }
 
-/* One rank's share of what is watched, while there is room for it. */
+/* One rank's portion of what is watched, while there is room for it. */
 typedef struct watched {
     uint64_t after; /* the last step that is not timed: its report comes with the first that is */
     double *took;   /* by step, what is watched, worker */

@@ -11,7 +11,7 @@
 typedef struct weir_host weir_host;
 
 /* Opens the world named by spec, as weir_net_run does; returns when the ranks of this process can
- * be entered. Spec and place stay where they are until it is closed. */
+ * be entered. Spec and rank info stay where they are until it is closed. */
 weir_err weir_host_open(const char *spec, const weir_rank_info *, weir_host **);
 int weir_host_ranks(const weir_host *); /* of this process */
 /* The calling thread computes for the k-th of them from now on. [blocks] */

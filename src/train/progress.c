@@ -120,16 +120,16 @@ static weir_err read_past(const weir_trainer *t, const weir_checkpoint_info *inf
 }
 
 /* Texts are cut into as many streams as the batch: another cut has other windows, and each stream
- * goes on at its share of the epoch. */
+ * goes on at its portion of the epoch. */
 static void resume_streams(weir_trainer *t, const past *p)
 {
     uint64_t rows = t->plan.count, batch = t->plan.batch, steps = t->epoch_steps;
-    double share = (double)p->at.used / (double)p->at.rows;
+    double portion = (double)p->at.used / (double)p->at.rows;
 
     if (p->at.rows == rows && p->plan.batch == batch)
         return;
     t->cursor = (weir_cursor){.epoch = p->at.epoch,
-                              .used = (uint64_t)(share * (double)steps) * batch,
+                              .used = (uint64_t)(portion * (double)steps) * batch,
                               .rows = rows};
     if (p->at.used)
         weir_warned_add(&t->warned,
@@ -138,7 +138,7 @@ static void resume_streams(weir_trainer *t, const past *p)
                         "come twice and some not at all",
                         (unsigned long long)batch, (unsigned long long)steps,
                         (unsigned long long)p->plan.batch,
-                        (unsigned long long)(p->at.rows / p->plan.batch), share);
+                        (unsigned long long)(p->at.rows / p->plan.batch), portion);
 }
 
 /* An epoch goes on with the rows that it began with, if they are there. */

@@ -15,7 +15,7 @@ weir_err weir_progress_open(weir_trainer *);
  * alike; what changed since is in the journal's warnings (the leader's). */
 weir_err weir_progress_resume(weir_trainer *, const weir_checkpoint_info *);
 
-/* Epochs done, with their share of the one that has begun. */
+/* Epochs done, with their portion of the one that has begun. */
 double weir_progress_epochs(const weir_trainer *);
 double weir_progress_rate(const weir_trainer *); /* of the next step */
 bool weir_progress_over(const weir_trainer *);

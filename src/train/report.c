@@ -84,9 +84,9 @@ weir_err weir_report_warning(weir_journal *j, const char *text)
 static weir_err warn_of(weir_journal *j, const weir_trainer *t, const weir_lane_codec *c)
 {
     char text[WEIR_WARN_MOST][WEIR_WHY_MAX];
-    weir_warn_facts plans = {c->kind,    c->feedback,      t->lane->optim,        t->set->codec,
+    weir_warn_facts facts = {c->kind,    c->feedback,      t->lane->optim,        t->set->codec,
                              t->set->lr, (double)t->steps, (double)t->epoch_steps};
-    int n = weir_warn_all(&plans, text);
+    int n = weir_warn_all(&facts, text);
 
     for (int i = 0; i < n; i++)
         WEIR_TRY(weir_report_warning(j, text[i]));

@@ -18,7 +18,7 @@ void weir_tally_step(weir_tally *, const weir_step_report *);
 void weir_tally_evaluated(weir_tally *, const weir_trainer *, const weir_score *, double seconds);
 
 weir_err weir_report_start(weir_journal *, const weir_trainer *);
-/* One sentence, on stderr and in the log. */
+/* One sentence: said by weir_log, and an event of the log. */
 weir_err weir_report_warning(weir_journal *, const char *text);
 /* All that is known before the first step. */
 weir_err weir_report_warnings(weir_journal *, const weir_trainer *);

@@ -40,9 +40,9 @@ typedef struct weir_bench {
     FILE *out;
 } weir_bench;
 weir_err weir_bench_run(const weir_settings *, const weir_rank_info *, const weir_bench *);
-/* A line per collective. `coll` NULL: every one that fits. */
 /* One codec, or all (spec NULL), on so many floats, as `weir bench codec`. */
 weir_err weir_bench_codec(const char *spec, size_t floats, bool json, FILE *out);
+/* A line per collective. `coll` NULL: every one that fits. */
 weir_err weir_bench_allreduce(const weir_settings *, const weir_rank_info *, const char *coll,
                               size_t floats, bool json, FILE *out);
 /* What every bench prints: the line as JSON, or the text. */

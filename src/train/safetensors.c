@@ -87,14 +87,14 @@ static weir_err parse_shape(const weir_safetensors *st, const weir_json *entry,
     return WEIR_OK;
 }
 
-static weir_err parse_place(const weir_safetensors *st, const weir_json *entry,
-                            weir_safetensors_tensor *t)
+static weir_err parse_offsets(const weir_safetensors *st, const weir_json *entry,
+                              weir_safetensors_tensor *t)
 {
-    const weir_json *rank_info = weir_json_get(entry, "data_offsets");
+    const weir_json *offsets = weir_json_get(entry, "data_offsets");
     int64_t from, to;
 
-    if (!rank_info || weir_json_length(rank_info) != 2 || !weir_json_int_at(rank_info, 0, &from) ||
-        !weir_json_int_at(rank_info, 1, &to))
+    if (!offsets || weir_json_length(offsets) != 2 || !weir_json_int_at(offsets, 0, &from) ||
+        !weir_json_int_at(offsets, 1, &to))
         return weir_fail(WEIR_DAMAGED, "%s: tensor '%s' has no pair of data_offsets", st->what,
                          t->name);
     if (from < 0 || to < from || (uint64_t)to > st->data)
@@ -136,7 +136,7 @@ static weir_err parse_entry(void *arg, const char *key, const weir_json *entry)
                          st->what, key);
     WEIR_TRY(parse_type(st, entry, &t));
     WEIR_TRY(parse_shape(st, entry, &t, &bytes));
-    WEIR_TRY(parse_place(st, entry, &t));
+    WEIR_TRY(parse_offsets(st, entry, &t));
     if (bytes != t.bytes)
         return weir_fail(WEIR_DAMAGED,
                          "%s: tensor '%s' has %" PRIu64 " bytes, its shape and type take %" PRIu64,

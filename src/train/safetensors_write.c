@@ -113,7 +113,7 @@ static weir_err find_entry(weir_safetensors_list *l, const weir_safetensors_tens
 weir_err weir_safetensors_list_add(weir_safetensors_list *l, const weir_safetensors_tensor *like,
                                    uint64_t at, const void *data, size_t bytes)
 {
-    piece *p, **rank_info;
+    piece *p, **where;
     uint64_t whole = 0;
     entry *e = NULL;
 
@@ -126,10 +126,10 @@ weir_err weir_safetensors_list_add(weir_safetensors_list *l, const weir_safetens
         return WEIR_OK;
     if (!(p = WEIR_NEW(l->arena, piece, 1)))
         return weir_fail_nomem(sizeof *p);
-    for (rank_info = &e->first; *rank_info && (*rank_info)->at < at;)
-        rank_info = &(*rank_info)->next;
-    *p = (piece){.at = at, .data = data, .bytes = bytes, .next = *rank_info};
-    *rank_info = p;
+    for (where = &e->first; *where && (*where)->at < at;)
+        where = &(*where)->next;
+    *p = (piece){.at = at, .data = data, .bytes = bytes, .next = *where};
+    *where = p;
     return WEIR_OK;
 }
 
@@ -184,15 +184,15 @@ static weir_err lay_out(weir_safetensors_list *l, uint64_t *bytes)
 
 static weir_json *describe(const weir_safetensors_tensor *t)
 {
-    weir_json *j = weir_json_object(), *shape = weir_json_array(), *rank_info = weir_json_array();
+    weir_json *j = weir_json_object(), *shape = weir_json_array(), *offsets = weir_json_array();
 
     for (int i = 0; i < t->dims; i++)
         weir_json_add_int(shape, t->dim[i]);
-    weir_json_add_int(rank_info, (int64_t)t->at);
-    weir_json_add_int(rank_info, (int64_t)(t->at + t->bytes));
+    weir_json_add_int(offsets, (int64_t)t->at);
+    weir_json_add_int(offsets, (int64_t)(t->at + t->bytes));
     weir_json_put_text(j, "dtype", weir_safetensors_type_name(t->type));
     weir_json_put(j, "shape", shape);
-    weir_json_put(j, "data_offsets", rank_info);
+    weir_json_put(j, "data_offsets", offsets);
     return j;
 }
 

@@ -33,7 +33,7 @@ static weir_err sum_for_model(void *trainer, double *x, size_t n)
     return weir_trainer_sum(trainer, x, (int)n);
 }
 
-/* Which streams this worker carries state of: its share of every step. */
+/* Which streams this worker carries state of: its slice of every step. */
 static weir_err name_streams(weir_trainer *t)
 {
     uint64_t first, at, count = 0;
@@ -145,8 +145,8 @@ static weir_err open_model(weir_trainer *t)
     t->eval_batch = room > EVAL_BATCH || (t->per_sample > 1 && room) ? room : EVAL_BATCH;
     t->threads = (int)t->set->threads;
     if (!t->threads) {
-        long share = sysconf(_SC_NPROCESSORS_ONLN) / weir_net_here(t->net);
-        t->threads = share > 1 ? (int)share : 1;
+        long cores = sysconf(_SC_NPROCESSORS_ONLN) / weir_net_here(t->net);
+        t->threads = cores > 1 ? (int)cores : 1;
     }
     weir_model_threads(t->threads);
     WEIR_TRY(weir_model_open(t->set->model, &in, t->eval_batch, t->arena, &t->model));
@@ -169,22 +169,23 @@ static weir_err open_model(weir_trainer *t)
 }
 
 /* A loop over the threads of the model. */
-typedef struct shared_loop {
+typedef struct lent_loop {
     int64_t n;
     void (*part)(void *, int64_t, int64_t);
     void *arg;
-} shared_loop;
+} lent_loop;
 
 static void run_loop(void *loop)
 {
-    const shared_loop *l = loop;
+    const lent_loop *l = loop;
 
     weir_parallel_for(l->n, 1, l->part, l->arg);
 }
 
-static void share(void *trainer, int64_t n, void (*part)(void *, int64_t, int64_t), void *arg)
+static void parallel_for(void *trainer, int64_t n, void (*part)(void *, int64_t, int64_t),
+                         void *arg)
 {
-    weir_line_lend(((weir_trainer *)trainer)->line, run_loop, &(shared_loop){n, part, arg});
+    weir_line_lend(((weir_trainer *)trainer)->line, run_loop, &(lent_loop){n, part, arg});
 }
 
 static size_t bucket_bytes(const weir_trainer *t)
@@ -221,8 +222,8 @@ static weir_err open_exchange(weir_trainer *t)
                              .lanes = t->lanes,
                              .arena = t->arena,
                              .group_arena = t->mesh.arena,
-                             .share = t->threads > 1 ? share : NULL,
-                             .sharer = t,
+                             .parallel_for = t->threads > 1 ? parallel_for : NULL,
+                             .parallel_self = t,
                              .seed = (uint64_t)s->seed,
                              .clip = s->clip};
     return t->exchange->init(t->exchanger, &env);

@@ -9,8 +9,8 @@
  * behind the other. Read back by as many workers, each takes its own. By another number: sums are
  * dealt out (worker i of q takes what i, i + q, ... had), so that nothing is lost or scaled; of
  * means everybody takes the mean. */
-#ifndef WEIR_TRAIN_GATHER_H
-#define WEIR_TRAIN_GATHER_H
+#ifndef WEIR_TRAIN_STATE_GATHER_H
+#define WEIR_TRAIN_STATE_GATHER_H
 #include "train/trainer.h"
 
 typedef struct weir_state_gathered weir_state_gathered;

@@ -16,9 +16,9 @@ bool weir_stop_told(const weir_trainer *t)
 weir_err weir_stop_agree(weir_trainer *t)
 {
     int stop = here(t);
-    double stats[] = {stop && stop != SIGINT && stop != SIGHUP, stop == SIGINT, stop == SIGHUP};
+    double votes[] = {stop && stop != SIGINT && stop != SIGHUP, stop == SIGINT, stop == SIGHUP};
 
-    WEIR_TRY(weir_trainer_sum(t, stats, 3));
-    t->stopped = stats[0] > 0 ? SIGTERM : stats[1] > 0 ? SIGINT : stats[2] > 0 ? SIGHUP : 0;
+    WEIR_TRY(weir_trainer_sum(t, votes, 3));
+    t->stopped = votes[0] > 0 ? SIGTERM : votes[1] > 0 ? SIGINT : votes[2] > 0 ? SIGHUP : 0;
     return WEIR_OK;
 }

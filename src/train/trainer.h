@@ -22,7 +22,7 @@ typedef struct weir_step_report {
     double epoch, loss, rate, norm;
     /* codec and wire: on the comm task, while this rank computes or waits */
     double seconds, forward_s, compute_s, wait_s, codec_s, wire_s;
-    double density; /* of what goes through sparse codecs, the share that this rank sent */
+    double density; /* of what goes through sparse codecs, the portion that this rank sent */
     /* the norm of what this rank holds back; the largest of it in thresholds, not a number where
      * there are none */
     double held, over;
@@ -34,7 +34,7 @@ typedef struct weir_step_report {
 typedef struct weir_step {
     uint64_t samples;   /* of all workers */
     double divisor;     /* what its loss is a mean of: samples, or tokens */
-    weir_commit commit; /* turn, rate, clip; then what came of it */
+    weir_commit commit; /* when, rate, clip; then what came of it */
     weir_score score;   /* of this worker's samples */
     int next_lane;      /* the first that has not left */
     weir_err posting;   /* a bucket could not be handed over */

@@ -17,7 +17,7 @@ static void meet(const void *data, size_t size)
 {
     weir_meet_join j;
     weir_meet_refusal no;
-    weir_meet_entry seat[3];
+    weir_meet_entry entry[3];
     uint64_t run;
     bool loopback;
 
@@ -30,9 +30,9 @@ static void meet(const void *data, size_t size)
             abort();
     }
     for (int n = 1; n <= 3; n++)
-        if (weir_meet_table_read(data, size, n, &run, seat))
+        if (weir_meet_table_read(data, size, n, &run, entry))
             for (int i = 0; i < n; i++)
-                check_text(seat[i].at, sizeof seat[i].at);
+                check_text(entry[i].at, sizeof entry[i].at);
     if (weir_meet_refusal_read(data, size, &no))
         check_text(no.why, sizeof no.why);
 }

@@ -20,9 +20,9 @@
 
 enum { MANY = 40 };
 
-static uint64_t tag(unsigned turn, unsigned part)
+static uint64_t tag(unsigned sequence, unsigned part)
 {
-    return weir_tag(WEIR_CHANNEL_TEST, turn, part);
+    return weir_tag(WEIR_CHANNEL_TEST, sequence, part);
 }
 
 static void fill(unsigned char *at, size_t n, int from, int to)
@@ -381,17 +381,17 @@ static const test tests[] = {
 
 static int run(const test *t)
 {
-    weir_rank_info place;
-    weir_err err = weir_rank_info_find(-1, 0, NULL, &place);
+    weir_rank_info rank_info;
+    weir_err err = weir_rank_info_find(-1, 0, NULL, &rank_info);
 
-    place.timeout = 10;
-    place.stall = 60;
+    rank_info.timeout = 10;
+    rank_info.stall = 60;
     if (!err)
-        err = weir_net_run(t->net, &place, t->fn, t->arg);
+        err = weir_net_run(t->net, &rank_info, t->fn, t->arg);
     if (err)
-        printf("%s: rank %d: %s (exit %d)\n", t->name, place.rank, weir_why_text(),
+        printf("%s: rank %d: %s (exit %d)\n", t->name, rank_info.rank, weir_why_text(),
                weir_err_exit(err));
-    else if (place.rank == 0)
+    else if (rank_info.rank == 0)
         printf("ok %s\n", t->name);
     fflush(stdout);
     return weir_err_exit(err);
