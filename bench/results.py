@@ -5,12 +5,16 @@ bench/tables; of two lines about the same thing on the same machine the later on
   {"bench": ..., "machine": {"cpu", "isa", "cores", "memory_gib", "system"}, "commit": ...,
    "command": ..., "date": ..., "figures": {...}}
 
-A line with "remark" in place of "figures" is a sentence about that bench on that machine."""
+A line with "remark" in place of "figures" is a sentence about that bench on that machine. All of
+it is known, but for lines with "entered": those were measured before this was taken down, and
+entered by hand from the page as that commit had it. There will be no more of them
+(tests/test_figures.py counts them)."""
 import datetime, json, os, shlex, subprocess, sys
 from runs import ROOT
 
 FOLDER = os.path.join(ROOT, 'docs/bench')
 PROGRAM = ('src', 'include', 'models', 'bench', 'Makefile')  # what figures depend on
+ISA = dict(avx512='AVX-512', avx2='AVX2', base='no AVX2')
 
 
 def options(parser):
@@ -74,16 +78,27 @@ def keep(a, rows):
         record(os.path.basename(sys.argv[0]), rows)
 
 
+def origin(command):
+    """where figures are from; one that is not known is not kept"""
+    here, head = machine(), commit()
+    missing = [k for k, v in dict(here, commit=head).items() if v == 'unknown']
+    if missing:
+        sys.exit(f'nothing is recorded: {", ".join(missing)} cannot be found out')
+    return dict(machine=here, commit=head, command=command, date=datetime.date.today().isoformat())
+
+
+def machine_words(m):
+    """as captions have it; of old lines not all is known"""
+    article = 'an' if m['cpu'][0] in 'AEIOU' else 'a'
+    words = [f'{m["cores"]} cores of {article} {m["cpu"]} ({ISA.get(m["isa"], m["isa"])})']
+    words += [f'{m["memory_gib"]} GiB'] if m['memory_gib'] != 'unknown' else []
+    return ', '.join(words + ([m['system']] if m['system'] != 'unknown' else []))
+
+
 def record(bench, rows, command=None):
     """a line a row; then the tables"""
     given = [w for w in sys.argv[1:] if w != '--record']
-    about = dict(
-        bench=bench,
-        machine=machine(),
-        commit=commit(),
-        command=command or shlex.join([f'bench/{bench}', *given]),
-        date=datetime.date.today().isoformat(),
-    )
+    about = dict(bench=bench, **origin(command or shlex.join([f'bench/{bench}', *given])))
     os.makedirs(FOLDER, exist_ok=True)
     with open(os.path.join(FOLDER, f'{bench}.jsonl'), 'a') as f:
         for figures in rows:
