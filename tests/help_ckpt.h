@@ -41,9 +41,10 @@ static inline weir_err list_state(void *arg, weir_io *io)
     uint64_t steps = r->steps;
     size_t mark = weir_io_in(io, "optim");
 
-    WEIR_TRY(
-        weir_io_range(io, "fc1.weight.momentum", r->momentum + 5, 5, 7, MOMENTA, WEIR_KEEP_SAME));
-    WEIR_TRY(weir_io_range(io, "fc1.weight.momentum", r->momentum, 0, 5, MOMENTA, WEIR_KEEP_SAME));
+    WEIR_TRY(weir_io_range(io, "fc1.weight.momentum",
+                           &(weir_io_piece){r->momentum + 5, 5, 7, MOMENTA, WEIR_KEEP_SAME}));
+    WEIR_TRY(weir_io_range(io, "fc1.weight.momentum",
+                           &(weir_io_piece){r->momentum, 0, 5, MOMENTA, WEIR_KEEP_SAME}));
     WEIR_TRY(weir_io_u64(io, "steps", &steps, WEIR_KEEP_SAME));
     weir_io_out(io, mark);
     r->steps = steps;

@@ -22,8 +22,10 @@ static weir_err serve_long(void *arg)
     int which;
 
     for (int k = 0; k < ASKS && !err; k++) {
-        weir_net_recv(n, WEIR_ANY, weir_tag(WEIR_CHANNEL_SERVE, 0, 0), WEIR_TAG_CHANNEL, NULL, 0,
-                      &o);
+        weir_net_recv_masked(n,
+                             &(weir_net_want){WEIR_ANY, weir_tag(WEIR_CHANNEL_SERVE, 0, 0),
+                                              WEIR_TAG_CHANNEL, NULL, 0},
+                             &o);
         if ((err = weir_net_wait(n, &p, 1, 0, &which)) || (err = weir_net_why(n, &o)))
             break;
         memcpy(answer, o.data, LONG);
@@ -186,8 +188,8 @@ static weir_err agree(weir_net *n, const int *members, int count, uint64_t *step
     weir_net_strict(n, false);
     for (int i = 0; i < count; i++)
         if (members[i] != weir_net_rank(n)) {
-            weir_net_recv(n, members[i], weir_tag(WEIR_CHANNEL_AGREE, 1, 0), WEIR_TAG_EXACT,
-                          &theirs[i], sizeof theirs[i], &ops[k++]);
+            weir_net_recv(n, members[i], weir_tag(WEIR_CHANNEL_AGREE, 1, 0), &theirs[i],
+                          sizeof theirs[i], &ops[k++]);
             weir_net_send(n, members[i], weir_tag(WEIR_CHANNEL_AGREE, 1, 0), &mine, sizeof mine,
                           &ops[k++]);
         }
@@ -277,15 +279,15 @@ typedef struct memory_io {
     size_t used;
 } memory_io;
 
-static weir_err move_range(weir_io *io, const char *name, float *x, size_t at, size_t n,
-                           size_t whole, weir_keep keep)
+static weir_err move_range(weir_io *io, const char *name, const weir_io_piece *piece)
 {
     memory_io *m = (memory_io *)io;
 
-    (void)name, (void)at, (void)whole, (void)keep;
-    CHECK(m->used + n <= 4 * COLS);
-    memcpy(io->loading ? x : m->at + m->used, io->loading ? m->at + m->used : x, n * sizeof *x);
-    m->used += n;
+    (void)name;
+    CHECK(m->used + piece->n <= 4 * COLS);
+    memcpy(io->loading ? piece->x : m->at + m->used, io->loading ? m->at + m->used : piece->x,
+           piece->n * sizeof *piece->x);
+    m->used += piece->n;
     return WEIR_OK;
 }
 
@@ -415,8 +417,8 @@ static weir_err gather(weir_net *n, uint32_t round, bool record, int *source, fl
     for (int k = 0; k < CLIENTS * EACH; k++) {
         weir_net_op o, *p = &o;
         int which;
-        weir_net_recv(n, record ? WEIR_ANY : source[k], weir_tag(WEIR_CHANNEL_SERVE, round, 0),
-                      WEIR_TAG_EXACT, &x, sizeof x, &o);
+        weir_net_recv(n, record ? WEIR_ANY : source[k], weir_tag(WEIR_CHANNEL_SERVE, round, 0), &x,
+                      sizeof x, &o);
         WEIR_TRY(weir_net_wait(n, &p, 1, 0, &which));
         WEIR_TRY(weir_net_why(n, &o));
         source[k] = o.peer;

@@ -36,7 +36,7 @@ static weir_err one_fails(weir_net *n, void *arg)
     }
     weir_net_send(n, 1, law_tag(9, 0), NULL, 0, &here);
     /* names another: strict ends it all the same */
-    weir_net_recv(n, other, law_tag(0, 0), WEIR_TAG_EXACT, NULL, 0, &o);
+    weir_net_recv(n, other, law_tag(0, 0), NULL, 0, &o);
     WEIR_TRY(weir_net_wait(n, &p, 1, 0, &which));
     CHECK(o.err == WEIR_LOST && o.peer == 1);
     weir_net_fault(n, &f);
@@ -65,9 +65,8 @@ static void start_all(weir_net *n, rest *r, size_t len, uint32_t sequence)
     r->count = 0;
     for (int q = 0; q < weir_net_size(n); q++)
         if (q != weir_net_rank(n)) {
-            weir_net_recv(n, q, law_tag(sequence, 0), WEIR_TAG_EXACT,
-                          sequence % 2 ? NULL : r->in[q], sequence % 2 ? 0 : len,
-                          &r->ops[r->count++]);
+            weir_net_recv(n, q, law_tag(sequence, 0), sequence % 2 ? NULL : r->in[q],
+                          sequence % 2 ? 0 : len, &r->ops[r->count++]);
             weir_net_send(n, q, law_tag(sequence, 0), r->big, len, &r->ops[r->count++]);
         }
     for (int i = 0; i < r->count; i++)
@@ -158,8 +157,10 @@ static weir_err loose(weir_net *n, void *arg)
     if (weir_net_rank(n))
         return loose_client(n);
     for (int k = 0; k < 5; k++) {
-        weir_net_recv(n, WEIR_ANY, weir_tag(WEIR_CHANNEL_SERVE, 0, 0), WEIR_TAG_CHANNEL, &x,
-                      sizeof x, &o);
+        weir_net_recv_masked(n,
+                             &(weir_net_want){WEIR_ANY, weir_tag(WEIR_CHANNEL_SERVE, 0, 0),
+                                              WEIR_TAG_CHANNEL, &x, sizeof x},
+                             &o);
         WEIR_TRY(weir_net_wait(n, &p, 1, 0, &which));
         if (o.err) {
             CHECK(o.err == WEIR_LOST && (o.peer == 1 || o.peer == 2) && !(seen >> o.peer & 1));
@@ -171,12 +172,14 @@ static weir_err loose(weir_net *n, void *arg)
         }
     }
     CHECK(lost == 2 && data == 3);
-    weir_net_recv(n, WEIR_ANY, weir_tag(WEIR_CHANNEL_SERVE, 0, 0), WEIR_TAG_CHANNEL, &x, sizeof x,
-                  &o);
+    weir_net_recv_masked(n,
+                         &(weir_net_want){WEIR_ANY, weir_tag(WEIR_CHANNEL_SERVE, 0, 0),
+                                          WEIR_TAG_CHANNEL, &x, sizeof x},
+                         &o);
     /* no more of it; goodbye is none */
     CHECK(weir_net_wait(n, &p, 1, weir_net_now(n) + 0.05, &which) == WEIR_LATE);
     weir_net_cancel(n, &p, 1);
-    weir_net_recv(n, 1, law_tag(0, 0), WEIR_TAG_EXACT, &x, sizeof x, &o);
+    weir_net_recv(n, 1, law_tag(0, 0), &x, sizeof x, &o);
     CHECK(o.done && o.err == WEIR_LOST && o.peer == 1);
     return WEIR_OK;
 }
@@ -204,7 +207,7 @@ static weir_err renewal(weir_net *n, void *arg)
     WEIR_TRY(weir_net_send_wait(n, peer, law_tag(5, 0), &(int){55}, sizeof(int)));
     WEIR_TRY(weir_net_send_wait(n, peer, law_tag(9, 0), NULL, 0));
     WEIR_TRY(weir_net_recv_wait(n, peer, law_tag(9, 0), NULL, 0, NULL));
-    weir_net_recv(n, peer, law_tag(0, 0), WEIR_TAG_EXACT, &x, sizeof x, &old);
+    weir_net_recv(n, peer, law_tag(0, 0), &x, sizeof x, &old);
     WEIR_TRY(weir_net_send_wait(n, 2, law_tag(9, 0), NULL, 0));
     WEIR_TRY(weir_net_wait(n, &p, 1, 0, &which));
     CHECK(old.err == WEIR_LOST && old.peer == 2);
@@ -213,7 +216,7 @@ static weir_err renewal(weir_net *n, void *arg)
     weir_net_send(n, peer, weir_tag(WEIR_CHANNEL_AGREE, 1, 0), &me, sizeof me, &o);
     WEIR_TRY(weir_net_recv_wait(n, peer, weir_tag(WEIR_CHANNEL_AGREE, 1, 0), &x, sizeof x, NULL));
     CHECK(x == peer);
-    weir_net_recv(n, peer, law_tag(1, 0), WEIR_TAG_EXACT, &x, sizeof x, &old);
+    weir_net_recv(n, peer, law_tag(1, 0), &x, sizeof x, &old);
     if (me == 1) /* rank 0 is ahead: its message of the new generation is kept until we follow */
         WEIR_TRY(weir_net_spend(n, 0.05));
     weir_net_renew(n, 1, (int[]){0, 1}, 2);
@@ -222,7 +225,7 @@ static weir_err renewal(weir_net *n, void *arg)
     WEIR_TRY(weir_net_send_wait(n, peer, law_tag(5, 0), &(int){66}, sizeof(int)));
     WEIR_TRY(weir_net_recv_wait(n, peer, law_tag(5, 0), &x, sizeof x, NULL));
     CHECK(x == 66); /* not 55 */
-    weir_net_recv(n, 2, law_tag(5, 0), WEIR_TAG_EXACT, &x, sizeof x, &o);
+    weir_net_recv(n, 2, law_tag(5, 0), &x, sizeof x, &o);
     CHECK(o.done && o.err == WEIR_LOST);
     return WEIR_OK;
 }
@@ -256,10 +259,10 @@ static weir_err renewed_with_the_lost(weir_net *n, void *arg)
     (void)arg;
     if (weir_net_rank(n) == 1)
         return weir_fail(WEIR_DISK, "gone");
-    weir_net_recv(n, 1, law_tag(0, 0), WEIR_TAG_EXACT, NULL, 0, &o);
+    weir_net_recv(n, 1, law_tag(0, 0), NULL, 0, &o);
     WEIR_TRY(weir_net_wait(n, &p, 1, 0, &which));
     weir_net_renew(n, 1, (int[]){0, 1}, 2);
-    weir_net_recv(n, WEIR_ANY, law_tag(0, 0), WEIR_TAG_EXACT, NULL, 0, &o);
+    weir_net_recv(n, WEIR_ANY, law_tag(0, 0), NULL, 0, &o);
     CHECK(o.done && o.err == WEIR_LOST && o.peer == 1);
     return WEIR_OK;
 }
@@ -335,7 +338,7 @@ static weir_err hoard(weir_net *n, void *arg)
         if (weir_net_send_wait(n, 0, law_tag(0, 0), block, 10000))
             break;
     free(block);
-    weir_net_recv(n, me == 0 ? 2 : 0, law_tag(1, 0), WEIR_TAG_EXACT, NULL, 0, &o);
+    weir_net_recv(n, me == 0 ? 2 : 0, law_tag(1, 0), NULL, 0, &o);
     WEIR_TRY(weir_net_wait(n, &p, 1, 0, &which));
     weir_net_fault(n, &f);
     CHECK(f.code == WEIR_LOST && f.rank == 1 && weir_net_why(n, &o) == WEIR_LOST);

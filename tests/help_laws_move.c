@@ -10,8 +10,7 @@ weir_err law_barrier(weir_net *n, uint32_t sequence)
 
     for (int p = 0; p < weir_net_size(n); p++)
         if (p != weir_net_rank(n)) {
-            weir_net_recv(n, p, weir_tag(WEIR_CHANNEL_COLL, sequence, 0), WEIR_TAG_EXACT, NULL, 0,
-                          &ops[count++]);
+            weir_net_recv(n, p, weir_tag(WEIR_CHANNEL_COLL, sequence, 0), NULL, 0, &ops[count++]);
             weir_net_send(n, p, weir_tag(WEIR_CHANNEL_COLL, sequence, 0), NULL, 0, &ops[count++]);
         }
     weir_err err = weir_net_wait_all(n, ops, count, 0);
@@ -78,8 +77,10 @@ static weir_err any_source(weir_net *n, void *arg)
     for (int k = 0; k < 300; k++) {
         weir_net_op o, *p = &o;
         int which;
-        weir_net_recv(n, WEIR_ANY, weir_tag(WEIR_CHANNEL_SERVE, 0, 0), WEIR_TAG_CHANNEL, &x,
-                      sizeof x, &o);
+        weir_net_recv_masked(n,
+                             &(weir_net_want){WEIR_ANY, weir_tag(WEIR_CHANNEL_SERVE, 0, 0),
+                                              WEIR_TAG_CHANNEL, &x, sizeof x},
+                             &o);
         WEIR_TRY(weir_net_wait(n, &p, 1, 0, &which));
         CHECK(!o.err && o.len == sizeof x && o.peer > 0 && o.peer < 4);
         CHECK(x == next[o.peer]++ && o.tag == weir_tag(WEIR_CHANNEL_SERVE, (uint32_t)x, 7));
@@ -102,9 +103,11 @@ static weir_err own_channel(weir_net *n, void *arg)
         return weir_net_send_wait(n, 0, weir_tag(WEIR_CHANNEL_SERVE, 0, 0), &a, sizeof a);
     }
     a = b = 0;
-    weir_net_recv(n, WEIR_ANY, weir_tag(WEIR_CHANNEL_SERVE, 0, 0), WEIR_TAG_CHANNEL, &a, sizeof a,
-                  &any);
-    weir_net_recv(n, 1, law_tag(3, 0), WEIR_TAG_EXACT, &b, sizeof b, &own);
+    weir_net_recv_masked(n,
+                         &(weir_net_want){WEIR_ANY, weir_tag(WEIR_CHANNEL_SERVE, 0, 0),
+                                          WEIR_TAG_CHANNEL, &a, sizeof a},
+                         &any);
+    weir_net_recv(n, 1, law_tag(3, 0), &b, sizeof b, &own);
     WEIR_TRY(weir_net_wait(n, ops, 2, 0, &which));
     CHECK(which == 1 && b == 2 && !any.done);
     WEIR_TRY(weir_net_send_wait(n, 1, law_tag(4, 0), NULL, 0));
@@ -132,8 +135,7 @@ static weir_err lent_and_landed(weir_net *n, void *arg)
         bool lent = i % 2;
         law_fill(out, len, i);
         weir_net_send(n, peer, law_tag(i, 1), out, len, &ops[0]);
-        weir_net_recv(n, peer, law_tag(i, 1), WEIR_TAG_EXACT, lent ? NULL : landed, lent ? 0 : most,
-                      &ops[1]);
+        weir_net_recv(n, peer, law_tag(i, 1), lent ? NULL : landed, lent ? 0 : most, &ops[1]);
         WEIR_TRY(weir_net_wait_all(n, ops, 2, 0));
         memset(out, 0, len); /* done: ours again, whatever has become of it */
         CHECK(ops[1].len == len && ops[1].peer == peer && law_filled(ops[1].data, len, i));
@@ -162,7 +164,7 @@ static weir_err lent_stays(weir_net *n, void *arg)
         memset(out, 0xee, len);
         WEIR_TRY(weir_net_send_wait(n, 1, law_tag(1, 0), NULL, 0));
     } else {
-        weir_net_recv(n, 0, law_tag(0, 0), WEIR_TAG_EXACT, NULL, 0, &o);
+        weir_net_recv(n, 0, law_tag(0, 0), NULL, 0, &o);
         WEIR_TRY(weir_net_wait(n, &p, 1, 0, &which));
         WEIR_TRY(weir_net_recv_wait(n, 0, law_tag(1, 0), NULL, 0, NULL));
         CHECK(!o.err && o.len == len && law_filled(o.data, len, 5));
@@ -186,7 +188,7 @@ static weir_err rendezvous(weir_net *n, void *arg)
     weir_net_send(n, peer, law_tag(1, 0), out, len, &send[1]); /* one buffer, lent twice */
     WEIR_TRY(weir_net_spend(n, 0.01));
     for (uint32_t i = 2; i-- > 0;) { /* the second first */
-        weir_net_recv(n, peer, law_tag(i, 0), WEIR_TAG_EXACT, in, len, &recv[i]);
+        weir_net_recv(n, peer, law_tag(i, 0), in, len, &recv[i]);
         WEIR_TRY(weir_net_wait(n, (weir_net_op *[]){&recv[i]}, 1, 0, &which));
         CHECK(!recv[i].err && recv[i].len == len && law_filled(in, len, 7));
         memset(in, 0, len);
@@ -216,8 +218,10 @@ static weir_err posted_order(weir_net *n, void *arg)
         return law_barrier(n, 0);
     }
     for (int i = 0; i < 8; i++)
-        weir_net_recv(n, WEIR_ANY, weir_tag(WEIR_CHANNEL_SERVE, 0, 0), WEIR_TAG_CHANNEL, &x[i],
-                      sizeof x[i], &ops[i]);
+        weir_net_recv_masked(n,
+                             &(weir_net_want){WEIR_ANY, weir_tag(WEIR_CHANNEL_SERVE, 0, 0),
+                                              WEIR_TAG_CHANNEL, &x[i], sizeof x[i]},
+                             &ops[i]);
     for (int p = 1; p < 3; p++) { /* all of one's, then all of the other's */
         WEIR_TRY(weir_net_send_wait(n, p, law_tag(0, 0), NULL, 0));
         WEIR_TRY(weir_net_wait_all(n, ops, 4 * p, 0));
@@ -258,7 +262,7 @@ static weir_err deadlines(weir_net *n, void *arg)
         WEIR_TRY(weir_net_recv_wait(n, 0, law_tag(1, 0), &x, sizeof x, NULL));
         return weir_net_send_wait(n, 0, law_tag(0, 0), &x, sizeof x);
     }
-    weir_net_recv(n, 1, law_tag(0, 0), WEIR_TAG_EXACT, &x, sizeof x, &o);
+    weir_net_recv(n, 1, law_tag(0, 0), &x, sizeof x, &o);
     /* now, even if the clock has only just begun */
     CHECK(weir_net_wait(n, &p, 1, t, &which) == WEIR_LATE && !o.done);
     CHECK(weir_net_wait(n, &p, 1, t + 0.05, &which) == WEIR_LATE && !o.done);
@@ -278,8 +282,8 @@ static weir_err cancels(weir_net *n, void *arg)
     int x = 0, peer = 1 - weir_net_rank(n);
 
     (void)arg;
-    weir_net_recv(n, peer, law_tag(0, 0), WEIR_TAG_EXACT, &x, sizeof x, &ops[0]);
-    weir_net_recv(n, WEIR_ANY, law_tag(0, 1), WEIR_TAG_EXACT, NULL, 0, &ops[1]);
+    weir_net_recv(n, peer, law_tag(0, 0), &x, sizeof x, &ops[0]);
+    weir_net_recv(n, WEIR_ANY, law_tag(0, 1), NULL, 0, &ops[1]);
     weir_net_send(n, peer, law_tag(0, 2), big, len, &ops[2]);
     weir_net_cancel(n, p, 4);
     memset(big, 1, len); /* ours again */
@@ -327,7 +331,7 @@ static weir_err both_ways(weir_net *n, void *arg)
     for (uint32_t k = 0; k < 3; k++) {
         law_fill(out, len, k);
         weir_net_send(n, peer, law_tag(k, 0), out, len, &ops[0]);
-        weir_net_recv(n, peer, law_tag(k, 0), WEIR_TAG_EXACT, in, len, &ops[1]);
+        weir_net_recv(n, peer, law_tag(k, 0), in, len, &ops[1]);
         WEIR_TRY(weir_net_wait_all(n, ops, 2, 0));
         CHECK(ops[1].len == len && law_filled(in, len, k));
     }

@@ -13,8 +13,10 @@ static weir_err serve(void *arg)
 
     for (int k = 0; k < REQUESTS * weir_net_size(n); k++) {
         weir_net_op o, *p = &o;
-        weir_net_recv(n, WEIR_ANY, weir_tag(WEIR_CHANNEL_SERVE, 0, 0), WEIR_TAG_CHANNEL, &x,
-                      sizeof x, &o);
+        weir_net_recv_masked(n,
+                             &(weir_net_want){WEIR_ANY, weir_tag(WEIR_CHANNEL_SERVE, 0, 0),
+                                              WEIR_TAG_CHANNEL, &x, sizeof x},
+                             &o);
         WEIR_TRY(weir_net_wait(n, &p, 1, 0, &which));
         WEIR_TRY(weir_net_why(n, &o));
         x *= 2;
@@ -129,7 +131,7 @@ static weir_err lingers(void *arg)
     weir_net_op o, *p = &o;
     int which;
 
-    weir_net_recv(arg, WEIR_ANY, 0, 0, NULL, 0, &o);
+    weir_net_recv_masked(arg, &(weir_net_want){WEIR_ANY, 0, 0, NULL, 0}, &o);
     WEIR_TRY(weir_net_wait(arg, &p, 1, 0, &which));
     return o.err;
 }

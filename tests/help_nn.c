@@ -252,7 +252,8 @@ static void open_rig(rig *r, const char *layers, int batch, const weir_model_inp
     snprintf(text, sizeof text, "%s", layers);
     for (char *p = text; *p; p++)
         *p = *p == ';' ? '\n' : *p;
-    ok(weir_graph_read("case", text, strlen(text), NULL, in, false, r->arena, &r->graph));
+    weir_netfile_source source = {"case", text, strlen(text), NULL};
+    ok(weir_graph_read(&source, in, false, r->arena, &r->graph));
     ok(weir_engine_open(r->graph, r->arena, &r->engine));
     if (exact) {
         ok(weir_engine_exact(&r->engine));

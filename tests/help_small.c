@@ -125,13 +125,12 @@ typedef struct hasher {
     uint64_t hash;
 } hasher; /* io first */
 
-static weir_err hash_range(weir_io *io, const char *name, float *x, size_t at, size_t n,
-                           size_t whole, weir_keep keep)
+static weir_err hash_range(weir_io *io, const char *name, const weir_io_piece *piece)
 {
     hasher *h = (hasher *)io;
 
-    (void)name, (void)at, (void)whole, (void)keep;
-    h->hash = h->hash * 31 + small_fold(x, n);
+    (void)name;
+    h->hash = h->hash * 31 + small_fold(piece->x, piece->n);
     return WEIR_OK;
 }
 

@@ -370,26 +370,24 @@ typedef struct shelf {
     } field[FIELDS];
 } shelf;
 
-static weir_err shelf_range(weir_io *io, const char *name, float *x, size_t at, size_t n,
-                            size_t whole, weir_keep keep)
+static weir_err shelf_range(weir_io *io, const char *name, const weir_io_piece *piece)
 {
     shelf *s = (shelf *)io;
     int k = 0;
 
-    (void)keep;
     while (k < s->fields && strcmp(s->field[k].name, name))
         k++;
     CHECK(k < FIELDS);
     if (k == s->fields) {
         CHECK(!io->loading);
         snprintf(s->field[k].name, sizeof s->field[k].name, "%s", name);
-        s->field[k].x = calloc(whole + 1, sizeof *x);
-        s->field[k].n = whole;
+        s->field[k].x = calloc(piece->whole + 1, sizeof *piece->x);
+        s->field[k].n = piece->whole;
         s->fields++;
     }
-    CHECK(s->field[k].x && s->field[k].n == whole);
-    memcpy(io->loading ? x : s->field[k].x + at, io->loading ? s->field[k].x + at : x,
-           n * sizeof *x);
+    CHECK(s->field[k].x && s->field[k].n == piece->whole);
+    memcpy(io->loading ? piece->x : s->field[k].x + piece->at,
+           io->loading ? s->field[k].x + piece->at : piece->x, piece->n * sizeof *piece->x);
     return WEIR_OK;
 }
 

@@ -207,7 +207,8 @@ static void same_bits(void **state)
             assert_true(s[0] == s[2] && s[1] == s[3]);
             base->add_bits(y, bits[0], -1, 2, N), w->add_bits(z, bits[0], -1, 2, N);
             assert_memory_equal(y, z, sizeof y);
-            base->draw(q[0], x, 50, 100, 5, 77, N), w->draw(q[1], x, 50, 100, 5, 77, N);
+            const weir_quant_draw d = {.factor = 50, .most = 100, .key = 5, .at = 77};
+            base->draw(q[0], x, N, &d), w->draw(q[1], x, N, &d);
             assert_memory_equal(q[0], q[1], N);
             assert_true(base->dot(x, y, N) == w->dot(x, y, N));
         }

@@ -334,12 +334,11 @@ typedef struct shelf {
     } field[FIELDS];
 } shelf;
 
-static weir_err shelf_range(weir_io *io, const char *name, float *p, size_t at, size_t n,
-                            size_t whole, weir_keep keep)
+static weir_err shelf_range(weir_io *io, const char *name, const weir_io_piece *piece)
 {
     shelf *s = (shelf *)io;
-    bool each = !io->loading && (keep == WEIR_KEEP_SUM || keep == WEIR_KEEP_MEAN);
-    size_t all = each ? whole * (size_t)s->size : whole;
+    bool each = !io->loading && (piece->keep == WEIR_KEEP_SUM || piece->keep == WEIR_KEEP_MEAN);
+    size_t all = each ? piece->whole * (size_t)s->size : piece->whole;
     int k = 0;
 
     while (k < s->fields && strcmp(s->field[k].name, name))
@@ -347,15 +346,15 @@ static weir_err shelf_range(weir_io *io, const char *name, float *p, size_t at, 
     CHECK(k < FIELDS && (k < s->fields || !io->loading));
     if (k == s->fields) {
         snprintf(s->field[k].name, sizeof s->field[k].name, "%s", name);
-        s->field[k].x = calloc(all + 1, sizeof *p);
+        s->field[k].x = calloc(all + 1, sizeof *piece->x);
         s->field[k].n = all;
         s->fields++;
     }
     CHECK(s->field[k].x && s->field[k].n == all);
-    at += each ? (size_t)s->me * whole : 0;
-    if (n)
-        memcpy(io->loading ? p : s->field[k].x + at, io->loading ? s->field[k].x + at : p,
-               n * sizeof *p);
+    size_t at = piece->at + (each ? (size_t)s->me * piece->whole : 0);
+    if (piece->n)
+        memcpy(io->loading ? piece->x : s->field[k].x + at,
+               io->loading ? s->field[k].x + at : piece->x, piece->n * sizeof *piece->x);
     return WEIR_OK;
 }
 

@@ -396,18 +396,18 @@ static void json_without_memory_gives_no_text(void **state)
 
 static char last_name[300];
 static size_t last_at, last_whole;
-static weir_err note_range(weir_io *io, const char *name, float *x, size_t at, size_t n,
-                           size_t whole, weir_keep keep)
+static weir_err note_range(weir_io *io, const char *name, const weir_io_piece *piece)
 {
-    (void)io, (void)x, (void)n, (void)keep;
+
+    (void)io;
     snprintf(last_name, sizeof last_name, "%s", name);
-    last_at = at, last_whole = whole;
+    last_at = piece->at, last_whole = piece->whole;
     return WEIR_OK;
 }
 static weir_err note_u64(weir_io *io, const char *name, uint64_t *x, size_t n, weir_keep keep)
 {
     (void)x;
-    return note_range(io, name, NULL, 0, n, n, keep);
+    return note_range(io, name, &(weir_io_piece){.n = n, .whole = n, .keep = keep});
 }
 
 static void state_names_grow_and_shrink(void **state)
@@ -421,12 +421,14 @@ static void state_names_grow_and_shrink(void **state)
     (void)state;
     assert_int_equal(weir_io_floats(&io, "momentum", &x, 1, WEIR_KEEP_SAME), WEIR_OK);
     assert_string_equal(last_name, "optim.conv1.weight.momentum");
-    assert_int_equal(weir_io_range(&io, "half", &x, 9, 1, 10, WEIR_KEEP_SAME), WEIR_OK);
+    assert_int_equal(weir_io_range(&io, "half", &(weir_io_piece){&x, 9, 1, 10, WEIR_KEEP_SAME}),
+                     WEIR_OK);
     assert_true(last_at == 9 && last_whole == 10);
-    check_fails(weir_io_range(&io, "half", &x, 10, 1, 10, WEIR_KEEP_SAME), WEIR_FAILED,
-                "conv1.weight.half");
-    check_fails(weir_io_range(&io, "half", &x, 2, SIZE_MAX - 1, 10, WEIR_KEEP_SAME), WEIR_FAILED,
-                "do not fit");
+    check_fails(weir_io_range(&io, "half", &(weir_io_piece){&x, 10, 1, 10, WEIR_KEEP_SAME}),
+                WEIR_FAILED, "conv1.weight.half");
+    check_fails(weir_io_range(&io, "half",
+                              &(weir_io_piece){&x, 2, SIZE_MAX - 1, 10, WEIR_KEEP_SAME}),
+                WEIR_FAILED, "do not fit");
     weir_io_out(&io, b);
     assert_int_equal(weir_io_u64(&io, "steps", &u, WEIR_KEEP_SAME), WEIR_OK);
     assert_string_equal(last_name, "optim.steps");

@@ -14,15 +14,13 @@ typedef struct store {
     float sum[MOST * N], mean[MOST], same;
 } store;
 
-static weir_err read_range(weir_io *io, const char *name, float *x, size_t at, size_t n,
-                           size_t whole, weir_keep keep)
+static weir_err read_range(weir_io *io, const char *name, const weir_io_piece *piece)
 {
     store *s = (store *)io;
     const float *from = !strcmp(name, "sum") ? s->sum : !strcmp(name, "mean") ? s->mean : &s->same;
 
-    (void)keep;
-    assert_true(at + n <= whole && whole <= MOST * N);
-    memcpy(x, from + at, n * sizeof *x);
+    assert_true(piece->at + piece->n <= piece->whole && piece->whole <= MOST * N);
+    memcpy(piece->x, from + piece->at, piece->n * sizeof *piece->x);
     return WEIR_OK;
 }
 
@@ -35,8 +33,8 @@ static weir_err state(void *arg, weir_io *io)
 {
     worker *w = arg;
 
-    WEIR_TRY(weir_io_range(io, "sum", w->sum, 0, 3, N, WEIR_KEEP_SUM));
-    WEIR_TRY(weir_io_range(io, "sum", w->sum + 3, 3, N - 3, N, WEIR_KEEP_SUM));
+    WEIR_TRY(weir_io_range(io, "sum", &(weir_io_piece){w->sum, 0, 3, N, WEIR_KEEP_SUM}));
+    WEIR_TRY(weir_io_range(io, "sum", &(weir_io_piece){w->sum + 3, 3, N - 3, N, WEIR_KEEP_SUM}));
     WEIR_TRY(weir_io_floats(io, "mean", &w->mean, 1, WEIR_KEEP_MEAN));
     return weir_io_floats(io, "same", &w->same, 1, WEIR_KEEP_SAME);
 }

@@ -35,6 +35,7 @@ CLEAN = {
 }
 TYPE = 'typedef struct weir_codec {\n    int x;\n} weir_codec;\n'
 LONG = ''.join(f'    a({n});\n' for n in range(60))
+SEVEN = 'int x(int a, int b, int c, int (*d)(int, int), int e, int f, int g)\n{\n}\n'
 # kind: a file, its text (with MORE: behind what it has), what is said
 FAULTS = {
     'arrow': ('src/codec/x.c', '#include "net/net.h"\n', 'codec may not include net'),
@@ -58,6 +59,7 @@ FAULTS = {
         'belongs in codec/none.c',
     ),
     'newline': ('docs/A.md', 'no end', 'no newline at the end'),
+    'parameters': ('src/core/x.c', SEVEN, 'x takes 7 parameters; 6 are the most'),
     'tab': ('docs/A.md', 'a\tb\n', 'a tab'),
     'type': ('src/train/x.h', TYPE, 'weir_codec is defined in src/codec/codec.h:2 too'),
     'unlisted': (
@@ -228,6 +230,34 @@ def test_using_a_name_is_not_declaring_it(tmp_path):
         '{\n    return weir_codec_bits(c) + WEIR_CODEC_BITS;\n}\n'
     )
     assert lint(make(tmp_path, {'src/train/x.h': text}))[0] == 0
+
+
+@pytest.mark.parametrize(
+    'text',
+    [
+        'static inline long *y(char a, int b, int c,\n    int d, int e, int f, int g)\n{\n}',
+        'float y(int a, int b, int c, int d, int e, int f, int g) { return 0; }',
+        'INLINE int y(int a[2], int b, int c, int d, int e, int f, ...)\n{\n}',
+    ],
+)
+def test_parameters_are_counted_whatever_they_look_like(tmp_path, text):
+    root = make(tmp_path, {'src/core/x.h': text + '\n'})
+    refused(root, 'src/core/x.h', 'y takes 7 parameters')
+
+
+@pytest.mark.parametrize(
+    'text',
+    [
+        'int y(int a, int b, int c, int d, int e, int (*f)(int, int, int))\n{\n}',
+        'int y(void)\n{\n    return z(1, 2, 3, 4, 5, 6, 7);\n}',
+        'int y(int a, int b, int c, int d, int e, int f, int g);',
+        'typedef int (*y)(int, int, int, int, int, int, int);',
+        '#define Y(a, b, c, d, e, f, g) \\\n    {                        \\\n    }',
+    ],
+)
+def test_calls_and_declarations_have_no_body(tmp_path, text):
+    """whoever declares a function somewhere defines it somewhere else"""
+    assert lint(make(tmp_path, {'src/core/x.h': text + '\n'}))[0] == 0
 
 
 @pytest.mark.parametrize(

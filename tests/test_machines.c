@@ -15,22 +15,20 @@ typedef struct lister {
     uint64_t hash;
 } lister;
 
-static weir_err list_range(weir_io *io, const char *name, float *p, size_t at, size_t n, size_t all,
-                           weir_keep keep)
+static weir_err list_range(weir_io *io, const char *name, const weir_io_piece *piece)
 {
     lister *l = (lister *)io;
 
-    (void)p, (void)at, (void)n;
     l->hash = held_fold(l->hash, name, strlen(name));
-    l->hash = held_fold(l->hash, &all, sizeof all);
-    l->hash = held_fold(l->hash, &keep, sizeof keep);
+    l->hash = held_fold(l->hash, &piece->whole, sizeof piece->whole);
+    l->hash = held_fold(l->hash, &piece->keep, sizeof piece->keep);
     return WEIR_OK;
 }
 
 static weir_err list_u64(weir_io *io, const char *name, uint64_t *p, size_t n, weir_keep keep)
 {
     (void)p;
-    return list_range(io, name, NULL, 0, n, n, keep);
+    return list_range(io, name, &(weir_io_piece){.n = n, .whole = n, .keep = keep});
 }
 
 static weir_err finish_rank(held_model *m, held_job *j, int me)

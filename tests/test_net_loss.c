@@ -197,8 +197,7 @@ static weir_err exchange(weir_net *n, void *arg)
         weir_net_phase(n, WEIR_PHASE_EXCHANGE, step + 1);
         for (int q = 0; q < weir_net_size(n); q++)
             if (q != weir_net_rank(n)) {
-                weir_net_recv(n, q, tag(step, 0), WEIR_TAG_EXACT, in[q], sizeof in[q],
-                              &ops[count++]);
+                weir_net_recv(n, q, tag(step, 0), in[q], sizeof in[q], &ops[count++]);
                 weir_net_send(n, q, tag(step, 0), out, lengths[step % 3], &ops[count++]);
             }
         err = weir_net_wait_all(n, ops, count, 0);

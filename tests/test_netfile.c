@@ -17,7 +17,9 @@ static const weir_model_input pictures = {.dims = 3,
 static weir_err read_as(const char *text, size_t n, const char *sizes, const weir_model_input *in,
                         weir_arena *arena, weir_graph **g)
 {
-    return weir_graph_read("m.net", text, n, sizes, in, true, arena, g);
+    weir_netfile_source source = {"m.net", text, n, sizes};
+
+    return weir_graph_read(&source, in, true, arena, g);
 }
 
 /* ---- expressions ---- */
@@ -256,7 +258,8 @@ static void names_join_layers(void **state)
     assert_int_equal(read_as(text, strlen(text), NULL, &rows, arena, &g), WEIR_INVALID);
     assert_non_null(strstr(weir_why_text(), "m.net:10:1: nobody reads the output of add3"));
     size_t n = (size_t)(strstr(text, "dense out=8 from=input") - text);
-    assert_int_equal(weir_graph_read("m.net", text, n, NULL, &rows, false, arena, &g), WEIR_OK);
+    weir_netfile_source part = {"m.net", text, n, NULL};
+    assert_int_equal(weir_graph_read(&part, &rows, false, arena, &g), WEIR_OK);
     assert_int_equal(g->nodes, 10);
     for (int i = 0; i < 3; i++) {
         assert_int_equal(g->node[i].ins, want[i].ins);

@@ -298,24 +298,23 @@ typedef struct memory_io {
     int fields;
 } memory_io;
 
-static weir_err keep_range(weir_io *io, const char *name, float *x, size_t at, size_t n,
-                           size_t whole, weir_keep keep)
+static weir_err keep_range(weir_io *io, const char *name, const weir_io_piece *piece)
 {
     memory_io *m = (memory_io *)io;
     int i = 0;
 
-    assert_int_equal(keep, WEIR_KEEP_SAME);
+    assert_int_equal(piece->keep, WEIR_KEEP_SAME);
     while (i < m->fields && strcmp(m->field[i].name, name))
         i++;
     if (i == m->fields && !io->loading) {
         snprintf(m->field[m->fields++].name, sizeof m->field[0].name, "%s", name);
-        m->field[i].whole = whole;
+        m->field[i].whole = piece->whole;
     }
     assert_true(i < m->fields);
-    assert_int_equal(m->field[i].whole, whole);
-    memcpy(io->loading ? x : m->field[i].x + at, io->loading ? m->field[i].x + at : x,
-           n * sizeof *x);
-    m->field[i].got += io->loading ? 0 : n;
+    assert_int_equal(m->field[i].whole, piece->whole);
+    memcpy(io->loading ? piece->x : m->field[i].x + piece->at,
+           io->loading ? m->field[i].x + piece->at : piece->x, piece->n * sizeof *piece->x);
+    m->field[i].got += io->loading ? 0 : piece->n;
     return WEIR_OK;
 }
 
@@ -392,9 +391,13 @@ static void a_range_outside_its_field_is_refused(void **unused)
     float x[4] = {0};
     (void)unused;
 
-    assert_int_equal(weir_io_range(&io.io, "x", x, 0, 4, 4, WEIR_KEEP_SAME), WEIR_OK);
-    assert_int_equal(weir_io_range(&io.io, "x", x, 1, 4, 4, WEIR_KEEP_SAME), WEIR_FAILED);
-    assert_int_equal(weir_io_range(&io.io, "x", x, SIZE_MAX, 2, 4, WEIR_KEEP_SAME), WEIR_FAILED);
+    assert_int_equal(weir_io_range(&io.io, "x", &(weir_io_piece){x, 0, 4, 4, WEIR_KEEP_SAME}),
+                     WEIR_OK);
+    assert_int_equal(weir_io_range(&io.io, "x", &(weir_io_piece){x, 1, 4, 4, WEIR_KEEP_SAME}),
+                     WEIR_FAILED);
+    assert_int_equal(weir_io_range(&io.io, "x",
+                                   &(weir_io_piece){x, SIZE_MAX, 2, 4, WEIR_KEEP_SAME}),
+                     WEIR_FAILED);
 }
 
 /* ---- rates ---- */

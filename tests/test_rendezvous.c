@@ -190,8 +190,7 @@ static weir_err exchange(weir_net *n, void *arg)
     for (uint32_t step = 0;; step++) {
         weir_net_op ops[2], *p[] = {&ops[0], &ops[1]};
         weir_net_phase(n, WEIR_PHASE_EXCHANGE, step);
-        weir_net_recv(n, (me + size - 1) % size, guest_tag(step), WEIR_TAG_EXACT, in, sizeof in,
-                      &ops[0]);
+        weir_net_recv(n, (me + size - 1) % size, guest_tag(step), in, sizeof in, &ops[0]);
         weir_net_send(n, (me + 1) % size, guest_tag(step), out, sizeof out, &ops[1]);
         weir_err err = weir_net_wait_all(n, ops, 2, 0);
         if (err)

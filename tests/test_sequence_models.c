@@ -419,20 +419,20 @@ typedef struct shelf {
     float x[8][4096];
 } shelf;
 
-static weir_err keep_range(weir_io *io, const char *name, float *x, size_t at, size_t n,
-                           size_t whole, weir_keep keep)
+static weir_err keep_range(weir_io *io, const char *name, const weir_io_piece *piece)
 {
     shelf *s = (shelf *)io;
     int i = 0;
 
-    assert_int_equal(keep, WEIR_KEEP_STREAM);
-    assert_true(whole <= 4096);
+    assert_int_equal(piece->keep, WEIR_KEEP_STREAM);
+    assert_true(piece->whole <= 4096);
     while (i < s->fields && strcmp(s->name[i], name))
         i++;
     assert_true(i < 8);
     if (i == s->fields)
         snprintf(s->name[s->fields++], sizeof s->name[0], "%s", name);
-    memcpy(io->loading ? x : s->x[i] + at, io->loading ? s->x[i] + at : x, n * sizeof *x);
+    memcpy(io->loading ? piece->x : s->x[i] + piece->at,
+           io->loading ? s->x[i] + piece->at : piece->x, piece->n * sizeof *piece->x);
     return WEIR_OK;
 }
 

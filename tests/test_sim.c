@@ -45,8 +45,7 @@ static weir_err flow(weir_net *n, void *arg)
     for (int i = 0; i < all->count; i++) {
         stream *s = &all->s[i];
         if (s->to == weir_net_rank(n))
-            weir_net_recv(n, s->from, tag(0, (uint32_t)i), WEIR_TAG_EXACT, NULL, 0, p[i] = &ops[i]),
-                left++;
+            weir_net_recv(n, s->from, tag(0, (uint32_t)i), NULL, 0, p[i] = &ops[i]), left++;
         if (s->from == weir_net_rank(n))
             weir_net_send(n, s->to, tag(0, (uint32_t)i), NULL, s->len, p[4 + i] = &ops[4 + i]),
                 left++;
@@ -251,8 +250,10 @@ static weir_err push_and_serve(weir_net *n, void *arg)
         x = 1.0f / (float)(1 + k * weir_net_rank(n));
         weir_net_send(n, (weir_net_rank(n) + 1 + k) % weir_net_size(n),
                       weir_tag(WEIR_CHANNEL_SERVE, 0, 0), &x, sizeof x, &out);
-        weir_net_recv(n, WEIR_ANY, weir_tag(WEIR_CHANNEL_SERVE, 0, 0), WEIR_TAG_CHANNEL, &x,
-                      sizeof x, &in);
+        weir_net_recv_masked(n,
+                             &(weir_net_want){WEIR_ANY, weir_tag(WEIR_CHANNEL_SERVE, 0, 0),
+                                              WEIR_TAG_CHANNEL, &x, sizeof x},
+                             &in);
         WEIR_TRY(weir_net_wait(n, &p, 1, 0, &which));
         sum = sum * 0.75f + x * (float)(1 + in.peer);
         at[0] += weir_net_now(n);

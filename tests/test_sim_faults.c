@@ -43,8 +43,8 @@ static weir_err round_of(weir_net *n, uint32_t sequence, unsigned char *memory)
     law_fill(memory, len, sequence + (unsigned)weir_net_rank(n));
     for (int q = 0; q < weir_net_size(n); q++)
         if (q != weir_net_rank(n)) {
-            weir_net_recv(n, q, tag(sequence, 0), WEIR_TAG_EXACT,
-                          memory + (size_t)(q + 1) * LONGEST, LONGEST, &ops[count++]);
+            weir_net_recv(n, q, tag(sequence, 0), memory + (size_t)(q + 1) * LONGEST, LONGEST,
+                          &ops[count++]);
             weir_net_send(n, q, tag(sequence, 0), memory, len, &ops[count++]);
         }
     err = weir_net_wait_all(n, ops, count, 0);
@@ -197,7 +197,7 @@ static weir_err works(weir_net *n, void *arg)
         WEIR_TRY(weir_net_spend(n, 10));
         at[i] = weir_net_now(n);
     }
-    weir_net_recv(n, weir_net_rank(n), tag(0, 0), WEIR_TAG_EXACT, NULL, 0, &o);
+    weir_net_recv(n, weir_net_rank(n), tag(0, 0), NULL, 0, &o);
     CHECK(weir_net_wait(n, &p, 1, 100, &which) == WEIR_LATE);
     weir_net_cancel(n, &p, 1);
     at[2] = weir_net_now(n);

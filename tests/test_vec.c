@@ -85,11 +85,11 @@ static void run_axpy(const weir_vec *v, float *const *o, const float *g, size_t 
 }
 static void run_sgd(const weir_vec *v, float *const *o, const float *g, size_t n)
 {
-    v->sgd(o[0], o[1], g, n, 0.1f, 0.9f, 1e-4f, 0.25f, false);
+    v->sgd(o[0], o[1], g, n, &(weir_vec_sgd){0.1f, 0.9f, 1e-4f, 0.25f, false});
 }
 static void run_nesterov(const weir_vec *v, float *const *o, const float *g, size_t n)
 {
-    v->sgd(o[0], o[1], g, n, 0.1f, 0.9f, 1e-4f, 0.25f, true);
+    v->sgd(o[0], o[1], g, n, &(weir_vec_sgd){0.1f, 0.9f, 1e-4f, 0.25f, true});
 }
 static void run_plain(const weir_vec *v, float *const *o, const float *g, size_t n)
 {
@@ -97,7 +97,7 @@ static void run_plain(const weir_vec *v, float *const *o, const float *g, size_t
 }
 static void run_adagrad(const weir_vec *v, float *const *o, const float *g, size_t n)
 {
-    v->adagrad(o[0], o[2], g, n, 0.1f, 1e-4f, 1e-10f, 0.25f);
+    v->adagrad(o[0], o[2], g, n, &(weir_vec_adagrad){0.1f, 1e-4f, 1e-10f, 0.25f});
 }
 static void run_adam(const weir_vec *v, float *const *o, const float *g, size_t n)
 {

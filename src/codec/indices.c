@@ -27,15 +27,15 @@ void weir_indices_cells_add(unsigned char *cells, int bits, size_t i, int by)
     *byte = (unsigned char)((*byte & ~(mask << at)) | ((now + (unsigned)by) & mask) << at);
 }
 
-weir_indices weir_indices_write(const uint32_t *word, size_t words, size_t n, const float *values,
-                                float value, bool rice, unsigned char *to, size_t room)
+weir_indices weir_indices_write(const weir_indices_chosen *c, bool rice, unsigned char *to,
+                                size_t room)
 {
-    weir_indices r = {.value = value, .words = (uint32_t)words, .valued = values != NULL};
-    size_t bytes = 0;
+    weir_indices r = {.value = c->value, .words = (uint32_t)c->words, .valued = c->values != NULL};
+    size_t bytes = 0, words = c->words;
 
     if (rice && words) {
-        r.bits = (uint8_t)weir_rice_fit(n, words);
-        bytes = weir_rice_write(word, words, r.bits, to, room < 4 * words ? room : 4 * words);
+        r.bits = (uint8_t)weir_rice_fit(c->n, words);
+        bytes = weir_rice_write(c->word, words, r.bits, to, room < 4 * words ? room : 4 * words);
         r.how = bytes ? WEIR_INDICES_RICE : WEIR_INDICES_WORDS;
     }
     if (r.how == WEIR_INDICES_WORDS) {
@@ -45,12 +45,12 @@ weir_indices weir_indices_write(const uint32_t *word, size_t words, size_t n, co
             return r;
         }
         if ((bytes = 4 * words)) /* of none there may be no memory */
-            memcpy(to, word, bytes);
+            memcpy(to, c->word, bytes);
     }
     while (bytes % 4)
         to[bytes++] = 0;
-    if (values) {
-        memcpy(to + bytes, values, 4 * words);
+    if (c->values) {
+        memcpy(to + bytes, c->values, 4 * words);
         bytes += 4 * words;
     }
     r.bytes = (uint32_t)bytes;

@@ -37,11 +37,18 @@ static inline size_t weir_indices_cells_bytes(size_t n, int bits)
     return (n * (size_t)bits + 31) / 32 * 4;
 }
 void weir_indices_cells_add(unsigned char *cells, int bits, size_t i, int by);
-/* Writes the words of a tensor of n elements at `to`, as words or, if that is shorter, by rice, in
- * at most `room` bytes; values behind them, for which there is room besides; NULL: none. What it
- * came to; `how` is cells if the words got too long: these are the caller's to write. */
-weir_indices weir_indices_write(const uint32_t *word, size_t words, size_t n, const float *values,
-                                float value, bool rice, unsigned char *to, size_t room);
+/* What is sent of a tensor of n elements: words, and their values, or (values NULL) one for all. */
+typedef struct weir_indices_chosen {
+    size_t n, words;
+    const uint32_t *word;
+    const float *values;
+    float value;
+} weir_indices_chosen;
+/* Writes them at `to`, as words or, if that is shorter, by rice, in at most `room` bytes; values
+ * behind them, for which there is room besides. What it came to; `how` is cells if the words got
+ * too long: these are the caller's to write. */
+weir_indices weir_indices_write(const weir_indices_chosen *, bool rice, unsigned char *to,
+                                size_t room);
 
 /* Bytes that so many words of n elements usually come to. */
 size_t weir_indices_usual(size_t n, size_t words, bool valued, bool rice);

@@ -30,12 +30,12 @@ static void write(const void *self, const weir_fixed_part *p, const float *x, fl
     double sum = sqrt(weir_vec_best()->sumsq(x, p->n));
     float norm = isfinite(sum) ? (float)fmin(sum, FLT_MAX) : 0; /* no element is beyond that */
     int8_t level[BLOCK];
+    weir_quant_draw d = {.most = (int)s->levels, .key = p->draw, .at = p->at};
 
     *value = norm;
-    weir_quant_best()->draw(level, x,
-                            norm > 256 * FLT_MIN ? (float)s->levels / norm
-                                                 : 0 /* of less the factor would be infinite */,
-                            (int)s->levels, p->draw, p->at, p->n);
+    if (norm > 256 * FLT_MIN) /* of less it would be infinite */
+        d.factor = (float)s->levels / norm;
+    weir_quant_best()->draw(level, x, p->n, &d);
     weir_levels_pack(level, p->n, s->fixed.bits, bits);
 }
 

@@ -18,6 +18,13 @@ typedef struct weir_rice_lows {
 } weir_rice_lows;
 weir_rice_lows weir_rice_lows_of(int b);
 
+/* How levels are drawn. */
+typedef struct weir_quant_draw {
+    float factor;
+    int most;
+    uint64_t key, at;
+} weir_quant_draw;
+
 typedef struct weir_quant {
     const char *isa;
     /* h = factor * x, to nearest even; past the caches, if it says so: then somebody has to see to
@@ -36,8 +43,7 @@ typedef struct weir_quant {
     void (*add_bits)(float *y, const uint32_t *bits, float zero, float one, size_t n);
     /* level = sign of x * floor(factor * |x| + u), at most `most`, u in [0, 1) drawn by (key, at +
      * i): its mean is factor * x */
-    void (*draw)(int8_t *level, const float *x, float factor, int most, uint64_t key, uint64_t at,
-                 size_t n);
+    void (*draw)(int8_t *level, const float *x, size_t n, const weir_quant_draw *);
     /* Eight words of rice.h: high[i] is the high parts' sum since the first word of all, `before`
      * the low parts' sum of the words before these eight. May read up to WEIR_RICE_LOWS_MORE bytes
      * beyond their low parts. The sum of these eight low parts alone */

@@ -163,16 +163,18 @@ static inline uint32_t mix(uint32_t h)
     return h ^ h >> 16;
 }
 
-static void draw(int8_t *restrict level, const float *restrict x, float factor, int most,
-                 uint64_t key, uint64_t at, size_t n)
+static void draw(int8_t *restrict level, const float *restrict x, size_t n,
+                 const weir_quant_draw *d)
 {
-    uint32_t low = (uint32_t)key, high = (uint32_t)(key >> 32);
+    const weir_quant_draw f = *d;
+    const float most = (float)f.most;
+    uint32_t low = (uint32_t)f.key, high = (uint32_t)(f.key >> 32);
 
 #pragma omp simd
     for (size_t i = 0; i < n; i++) {
-        uint32_t h = mix(mix((uint32_t)(at + i) * 0x9e3779b1u + low) ^ high);
-        float a = factor * fabsf(x[i]) + (float)(int)(h >> 8) * 0x1p-24f;
-        int k = (int)(a < (float)most ? a : (float)most);
+        uint32_t h = mix(mix((uint32_t)(f.at + i) * 0x9e3779b1u + low) ^ high);
+        float a = f.factor * fabsf(x[i]) + (float)(int)(h >> 8) * 0x1p-24f;
+        int k = (int)(a < most ? a : most);
         level[i] = (int8_t)(x[i] < 0 ? -k : k);
     }
 }

@@ -180,8 +180,12 @@ static weir_indices write(void *self, weir_when when, weir_feed *f, int v, doubl
 
     choose(s, f, v, when, weir_codec_count(density, n), quantise ? (when.step % 2 ? -1 : 1) : 0);
     mean = take(s, f, w->at, quantise);
-    return weir_indices_write(s->sieve.word, s->sieve.count, n, quantise ? NULL : s->sieve.value,
-                              quantise ? mean : 0, s->rice, to, 4 * s->sieve.count);
+    weir_indices_chosen chosen = {.n = n,
+                                  .words = s->sieve.count,
+                                  .word = s->sieve.word,
+                                  .values = quantise ? NULL : s->sieve.value,
+                                  .value = quantise ? mean : 0};
+    return weir_indices_write(&chosen, s->rice, to, 4 * s->sieve.count);
 }
 
 /* ---- the verbs ---- */

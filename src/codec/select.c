@@ -50,29 +50,29 @@ float weir_select(float *x, size_t n, size_t k)
     return x[at];
 }
 
-static size_t draw(const weir_feed *f, size_t at, size_t n, uint64_t when, int side, float *to,
-                   size_t most)
+static size_t draw(const weir_select_from *from, float *to, size_t most)
 {
-    size_t stride = n / most + 1, k = 0;
+    size_t n = from->n, stride = n / most + 1, k = 0;
+    float side = (float)from->side;
 
-    for (size_t i = (size_t)(when * 0x9e3779b97f4a7c15ull >> 33) % stride; i < n; i += stride) {
-        float x = weir_feed_at(f, at + i);
-        to[k++] = side && x * (float)side <= 0 ? 0 : fabsf(x);
+    for (size_t i = (size_t)(from->step * 0x9e3779b97f4a7c15ull >> 33) % stride; i < n;
+         i += stride) {
+        float x = weir_feed_at(from->feed, from->at + i);
+        to[k++] = from->side && x * side <= 0 ? 0 : fabsf(x);
     }
     return k;
 }
 
-weir_select_sampled weir_select_level(const weir_feed *f, size_t at, size_t n, uint64_t when,
-                                      int side, double portion, float *sample)
+weir_select_sampled weir_select_level(const weir_select_from *from, double portion, float *sample)
 {
-    size_t want = (size_t)(HITS / portion), k;
+    size_t want = (size_t)(HITS / portion), k, n;
     weir_select_sampled s = {0};
     double sum = 0;
 
     want = want < LEAST_SAMPLE         ? LEAST_SAMPLE
            : want > WEIR_SELECT_SAMPLE ? WEIR_SELECT_SAMPLE
                                        : want;
-    n = draw(f, at, n, when, side, sample, want);
+    n = draw(from, sample, want);
     for (size_t i = 0; i < n; i++) {
         sum += (double)sample[i];
         s.most = sample[i] > s.most ? sample[i] : s.most;

@@ -52,8 +52,9 @@ void weir_sieve_over(weir_sieve *s, weir_feed *f, const weir_view *v, float leas
 void weir_sieve_largest(weir_sieve *s, weir_feed *f, const weir_view *v, weir_when when,
                         double portion, int side)
 {
-    weir_select_sampled said =
-        weir_select_level(f, v->at, weir_view_length(v), when.step, side, portion, s->sample);
+    weir_select_from from = {
+        .feed = f, .at = v->at, .n = weir_view_length(v), .step = when.step, .side = side};
+    weir_select_sampled said = weir_select_level(&from, portion, s->sample);
 
     s->mean = said.mean;
     weir_sieve_over(s, f, v, said.level, side);

@@ -150,7 +150,8 @@ static void write_tile(part *p, weir_feed *f, size_t at, size_t from, size_t n)
 static float sampled(strom *s, const weir_feed *f, size_t at, size_t n, weir_when when,
                      double density)
 {
-    weir_select_sampled said = weir_select_level(f, at, n, when.step, 0, density, s->sample);
+    weir_select_from from = {.feed = f, .at = at, .n = n, .step = when.step};
+    weir_select_sampled said = weir_select_level(&from, density, s->sample);
 
     s->inclusive = said.level <= 0 || (said.level >= said.most &&
                                        (said.index == 1 || said.mean >= 0.999f * said.most));
@@ -205,8 +206,9 @@ static weir_indices write(void *self, weir_when when, weir_feed *f, int v, doubl
         write_tile(&p, f, view->at, k, p.n - k < WEIR_FEED_TILE ? p.n - k : WEIR_FEED_TILE);
     lift(s, &p, v);
     if (!p.cells) {
-        weir_indices r = weir_indices_write(s->word, p.words, p.n, NULL, tau,
-                                            s->pack == WEIR_INDICES_RICE, to, room(s, p.n));
+        weir_indices_chosen chosen = {.n = p.n, .words = p.words, .word = s->word, .value = tau};
+        weir_indices r =
+            weir_indices_write(&chosen, s->pack == WEIR_INDICES_RICE, to, room(s, p.n));
         if (r.how != WEIR_INDICES_CELLS)
             return r;
         to_cells(&p);

@@ -36,14 +36,16 @@ static void write(const void *self, const weir_fixed_part *p, const float *x, fl
                   void *bits)
 {
     float most = *value = largest(self, p, x);
+    weir_quant_draw d = {.most = 1, .key = p->draw};
     unsigned char *to = bits;
     int8_t level[BLOCK];
 
+    if (most > FLT_MIN) /* of less it would be infinite */
+        d.factor = 1 / most;
     for (size_t k = 0, n; k < p->n; k += n, to += weir_levels_bytes(n, BITS)) {
         n = p->n - k < BLOCK ? p->n - k : BLOCK;
-        weir_quant_best()->draw(level, x + k,
-                                most > FLT_MIN ? 1 / most : 0 /* of less it would be infinite */, 1,
-                                p->draw, p->at + k, n);
+        d.at = p->at + k;
+        weir_quant_best()->draw(level, x + k, n, &d);
         weir_levels_pack(level, n, BITS, to);
     }
 }

@@ -53,8 +53,11 @@ static weir_indices write(void *self, weir_when when, weir_feed *f, int view, do
         x[i] = 0;
         weir_feed_sent(f, v->at + i);
     }
-    return weir_indices_write(q->word, q->count, weir_view_length(v), q->value, 0, s->rice, to,
-                              4 * q->count);
+    weir_indices_chosen chosen = {.n = weir_view_length(v),
+                                  .words = q->count,
+                                  .word = q->word,
+                                  .values = q->value};
+    return weir_indices_write(&chosen, s->rice, to, 4 * q->count);
 }
 
 weir_err weir_topk_init(weir_topk *s, const weir_codec *codec, const weir_bucket *b,

@@ -49,7 +49,7 @@ static void post(trip *t, int k)
     parcel a = incoming(t, k);
 
     if (a.bytes)
-        weir_net_recv(t->group->net, a.peer, t->tag, WEIR_TAG_EXACT, a.at, a.at ? a.bytes : 0, op);
+        weir_net_recv(t->group->net, a.peer, t->tag, a.at, a.at ? a.bytes : 0, op);
 }
 
 static weir_err send(trip *t, int k)

@@ -79,8 +79,8 @@ static void post(trip *t, int k)
     bool lands = k >= t->adds && bytes && at;
 
     weir_net_recv(t->group->net, neighbour(t, -1),
-                  weir_tag(WEIR_CHANNEL_COLL, t->sequence, (uint32_t)k), WEIR_TAG_EXACT,
-                  lands ? at : NULL, lands ? bytes : 0, &t->self->in[k % t->self->window]);
+                  weir_tag(WEIR_CHANNEL_COLL, t->sequence, (uint32_t)k), lands ? at : NULL,
+                  lands ? bytes : 0, &t->self->in[k % t->self->window]);
 }
 
 static weir_err send(trip *t, int k)
@@ -244,8 +244,7 @@ static weir_err broadcast(void *self, weir_group *group, int root, void *buf, si
         uint64_t tag = weir_tag(WEIR_CHANNEL_COLL, t.sequence, (uint32_t)k);
         weir_net_op *in = &t.self->in[0], *out = &t.self->out[k % window];
         if (far) {
-            weir_net_recv(group->net, neighbour(&t, -1), tag, WEIR_TAG_EXACT, n ? at : NULL,
-                          at ? n : 0, in);
+            weir_net_recv(group->net, neighbour(&t, -1), tag, n ? at : NULL, at ? n : 0, in);
             posted = 1;
             err = hear(&t, in, n);
             weir_net_release(group->net, in); /* of nothing, where there is nothing to land */

@@ -67,9 +67,9 @@ static void post(weir_talk *t, weir_talk_flow *f)
     size_t bytes;
     char *at = segment(t, f, f->begun, &bytes);
     bool lands = f->lands && at && bytes;
+    weir_net_want want = {f->peer, f->tag, ~CHECK_MASK, lands ? at : NULL, lands ? bytes : 0};
 
-    weir_net_recv(t->net, f->peer, f->tag, ~CHECK_MASK, lands ? at : NULL, lands ? bytes : 0,
-                  op_of(t, f, f->begun));
+    weir_net_recv_masked(t->net, &want, op_of(t, f, f->begun));
     f->begun++;
 }
 

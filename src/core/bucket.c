@@ -17,8 +17,8 @@ weir_err weir_bucket_keep(const weir_bucket *b, const char *what, float *x, weir
     for (const weir_view *v = b->view; v < b->view + b->views; v++) {
         const weir_tensor *t = v->tensor;
         size_t mark = weir_io_in(io, t->name);
-        weir_err err = weir_io_range(io, what, x + v->at, b->at + v->at - t->at, v->rows * v->cols,
-                                     t->n, keep);
+        weir_io_piece piece = {x + v->at, b->at + v->at - t->at, v->rows * v->cols, t->n, keep};
+        weir_err err = weir_io_range(io, what, &piece);
         weir_io_out(io, mark);
         WEIR_TRY(err);
     }

@@ -14,22 +14,21 @@ static weir_err full_name(weir_io *io, const char *name, char *full, size_t room
     return WEIR_OK;
 }
 
-weir_err weir_io_range(weir_io *io, const char *name, float *x, size_t at, size_t n, size_t whole,
-                       weir_keep keep)
+weir_err weir_io_range(weir_io *io, const char *name, const weir_io_piece *p)
 {
     char full[256];
 
     WEIR_TRY(full_name(io, name, full, sizeof full));
-    if (at > whole || n > whole - at)
+    if (p->at > p->whole || p->n > p->whole - p->at)
         return weir_fail(WEIR_FAILED,
-                         "state field %s: %zu floats from place %zu do not fit in its %zu", full, n,
-                         at, whole);
-    return io->range(io, full, x, at, n, whole, keep);
+                         "state field %s: %zu floats from place %zu do not fit in its %zu", full,
+                         p->n, p->at, p->whole);
+    return io->range(io, full, p);
 }
 
 weir_err weir_io_floats(weir_io *io, const char *name, float *x, size_t n, weir_keep keep)
 {
-    return weir_io_range(io, name, x, 0, n, n, keep);
+    return weir_io_range(io, name, &(weir_io_piece){.x = x, .n = n, .whole = n, .keep = keep});
 }
 
 weir_err weir_io_u64(weir_io *io, const char *name, uint64_t *value, weir_keep keep)

@@ -21,21 +21,25 @@ typedef enum {
     WEIR_KEEP_DROP    /* starts anew */
 } weir_keep;
 
+/* n floats x, which are those from place `at` on of a field of `whole` floats: a tensor cut over
+ * buckets is one field, so that another cut can take it up. Writing, the pieces of a field come in
+ * any order and cover it once; reading, any pieces may be asked for. */
+typedef struct weir_io_piece {
+    float *x;
+    size_t at, n, whole;
+    weir_keep keep;
+} weir_io_piece;
+
 typedef struct weir_io weir_io;
 struct weir_io {
     bool loading;
-    weir_err (*range)(weir_io *, const char *name, float *, size_t at, size_t n, size_t whole,
-                      weir_keep);
+    weir_err (*range)(weir_io *, const char *name, const weir_io_piece *);
     weir_err (*u64)(weir_io *, const char *name, uint64_t *, size_t n, weir_keep);
     char prefix[192];
 };
 
 weir_err weir_io_floats(weir_io *, const char *name, float *, size_t n, weir_keep);
-/* n floats from place `at` of a field of `whole` floats: a tensor cut over buckets is one field, so
- * that another cut can take it up. Writing, the pieces of a field come in any order and cover it
- * once; reading, any pieces may be asked for. */
-weir_err weir_io_range(weir_io *, const char *name, float *, size_t at, size_t n, size_t whole,
-                       weir_keep);
+weir_err weir_io_range(weir_io *, const char *name, const weir_io_piece *);
 weir_err weir_io_u64(weir_io *, const char *name, uint64_t *, weir_keep);
 /* Puts `part` and a dot behind the prefix; weir_io_out takes it away again, given what weir_io_in
  * returned. */

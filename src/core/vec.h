@@ -7,6 +7,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* The factors of a step of SGD with momentum. */
+typedef struct weir_vec_sgd {
+    float rate, momentum, decay, scale;
+    bool nesterov;
+} weir_vec_sgd;
+
+/* Of AdaGrad. */
+typedef struct weir_vec_adagrad {
+    float rate, decay, eps, scale;
+} weir_vec_adagrad;
+
 /* The factors of a step of Adam, with all that depends on the step's number worked out. */
 typedef struct weir_vec_adam {
     float take1, beta2, take2; /* 1 - beta1; beta2; 1 - beta2 */
@@ -53,18 +64,15 @@ typedef struct weir_vec {
     double (*sumsq)(const float *x, size_t n);
     /* g = grad * scale + decay * w;  m = momentum * m + g;  w -= rate * (nesterov ? g + momentum *
      * m : m) */
-    void (*sgd)(float *w, float *m, const float *grad, size_t n, float rate, float momentum,
-                float decay, float scale, bool nesterov);
+    void (*sgd)(float *w, float *m, const float *grad, size_t n, const weir_vec_sgd *);
     /* the same where the gradient has its momentum already, and m is the decay's:
      * d = decay * w;  m = momentum * m + d;  w -= rate * (grad * scale + (nesterov ? d + momentum *
      * m : m)) */
-    void (*sgd_apart)(float *w, float *m, const float *grad, size_t n, float rate, float momentum,
-                      float decay, float scale, bool nesterov);
+    void (*sgd_apart)(float *w, float *m, const float *grad, size_t n, const weir_vec_sgd *);
     /* without momentum: no m */
     void (*sgd_plain)(float *w, const float *grad, size_t n, float rate, float decay, float scale);
     /* g = grad * scale + decay * w;  s += g * g;  w -= rate * (g / (sqrt(s) + eps)) */
-    void (*adagrad)(float *w, float *s, const float *grad, size_t n, float rate, float decay,
-                    float eps, float scale);
+    void (*adagrad)(float *w, float *s, const float *grad, size_t n, const weir_vec_adagrad *);
     /* g = grad * scale + decay * w;  m += take1 * (g - m);  v = beta2 * v + take2 * g * g;
      * w = keep * w - rate * (m / (sqrt(v) * root + eps)) */
     void (*adam)(float *w, float *m, float *v, const float *grad, size_t n, const weir_vec_adam *);

@@ -127,33 +127,37 @@ static double sumsq(const float *x, size_t n)
 }
 
 static void sgd(float *restrict w, float *restrict m, const float *restrict grad, size_t n,
-                float rate, float momentum, float decay, float scale, bool nesterov)
+                const weir_vec_sgd *s)
 {
-    if (!nesterov) {
+    const weir_vec_sgd f = *s;
+
+    if (!f.nesterov) {
 #pragma omp simd
         for (size_t i = 0; i < n; i++) {
-            float g = grad[i] * scale + decay * w[i];
-            m[i] = momentum * m[i] + g;
-            w[i] -= rate * m[i];
+            float g = grad[i] * f.scale + f.decay * w[i];
+            m[i] = f.momentum * m[i] + g;
+            w[i] -= f.rate * m[i];
         }
         return;
     }
 #pragma omp simd
     for (size_t i = 0; i < n; i++) {
-        float g = grad[i] * scale + decay * w[i];
-        m[i] = momentum * m[i] + g;
-        w[i] -= rate * (g + momentum * m[i]);
+        float g = grad[i] * f.scale + f.decay * w[i];
+        m[i] = f.momentum * m[i] + g;
+        w[i] -= f.rate * (g + f.momentum * m[i]);
     }
 }
 
 static void sgd_apart(float *restrict w, float *restrict m, const float *restrict grad, size_t n,
-                      float rate, float momentum, float decay, float scale, bool nesterov)
+                      const weir_vec_sgd *s)
 {
+    const weir_vec_sgd f = *s;
+
 #pragma omp simd
     for (size_t i = 0; i < n; i++) {
-        float d = decay * w[i];
-        m[i] = momentum * m[i] + d;
-        w[i] -= rate * (grad[i] * scale + (nesterov ? d + momentum * m[i] : m[i]));
+        float d = f.decay * w[i];
+        m[i] = f.momentum * m[i] + d;
+        w[i] -= f.rate * (grad[i] * f.scale + (f.nesterov ? d + f.momentum * m[i] : m[i]));
     }
 }
 
@@ -168,13 +172,15 @@ static void sgd_plain(float *restrict w, const float *restrict grad, size_t n, f
 /* Square roots and quotients are rounded correctly everywhere; the quick estimates that some
  * instruction sets have are not. */
 static void adagrad(float *restrict w, float *restrict s, const float *restrict grad, size_t n,
-                    float rate, float decay, float eps, float scale)
+                    const weir_vec_adagrad *a)
 {
+    const weir_vec_adagrad f = *a;
+
 #pragma omp simd
     for (size_t i = 0; i < n; i++) {
-        float g = grad[i] * scale + decay * w[i];
+        float g = grad[i] * f.scale + f.decay * w[i];
         s[i] += g * g;
-        w[i] -= rate * (g / (sqrtf(s[i]) + eps));
+        w[i] -= f.rate * (g / (sqrtf(s[i]) + f.eps));
     }
 }
 

@@ -194,13 +194,18 @@ static float feed(float *x, const weir_vec_source *source, size_t n)
 
 /* ---- the sieve ---- */
 
-static inline float sift_one(float x, uint32_t at, float least, float take, weir_vec_sifted *to)
+/* Beyond `least` an element is put aside, and `take` taken off it. */
+typedef struct sieve_width {
+    float least, take;
+} sieve_width;
+
+static inline float sift_one(float x, uint32_t at, sieve_width m, weir_vec_sifted *to)
 {
-    if (!(fabsf(x) > least))
+    if (!(fabsf(x) > m.least))
         return x;
     to->word[to->count] = at << 1 | (x < 0);
     to->value[to->count++] = x;
-    return x < 0 ? x + take : x - take;
+    return x < 0 ? x + m.take : x - m.take;
 }
 
 /* Those of the line that have their bit in `hits`. */
@@ -224,16 +229,16 @@ static inline void put_aside(const float *line, unsigned hits, uint32_t at, weir
 }
 
 /* A line of x goes to y; a bit for each of those beyond. */
-static inline unsigned sift_line(float *y, const weir_vec_source *s, size_t i, float least,
-                                 float take, float *line, wide_i32 *top)
+static inline unsigned sift_line(float *y, const weir_vec_source *s, size_t i, sieve_width m,
+                                 float *line, wide_i32 *top)
 {
-    wide_f32 none = {0}, by = none + take;
-    wide_i32 masked = (wide_i32)none - (s->mask && take > 0);
+    wide_f32 none = {0}, by = none + m.take;
+    wide_i32 masked = (wide_i32)none - (s->mask && m.take > 0);
     unsigned hits = 0;
 
     for (size_t k = 0; k < LINE; k += WIDE_FLOATS) {
         wide_f32 sped = none, x = made(s, i + k, &sped);
-        wide_i32 hit = (wide_f32)((wide_i32)x & INT32_MAX) > least;
+        wide_i32 hit = (wide_f32)((wide_i32)x & INT32_MAX) > m.least;
         *top = larger(*top, x);
         *(wide_f32 *)(line + k) = x;
         hits |= signs(hit) << k;
@@ -246,16 +251,16 @@ static inline unsigned sift_line(float *y, const weir_vec_source *s, size_t i, f
 
 /* Those that do not fill a vector. */
 static inline int32_t sift_few(float *y, const weir_vec_source *s, size_t i, size_t end,
-                               float least, float take, weir_vec_sifted *to)
+                               sieve_width m, weir_vec_sifted *to)
 {
     int32_t top = 0;
 
     for (; i < end; i++) {
         float x = made_one(s, i);
         top = larger_one(top, x);
-        if (s->speed && s->mask && take > 0 && fabsf(x) > least)
+        if (s->speed && s->mask && m.take > 0 && fabsf(x) > m.least)
             s->sped[i] = 0;
-        y[i] = sift_one(x, (uint32_t)i, least, take, to);
+        y[i] = sift_one(x, (uint32_t)i, m, to);
     }
     return top;
 }
@@ -264,6 +269,7 @@ static void sift(float *y, const weir_vec_source *source, size_t n, float least,
                  weir_vec_sifted *result)
 {
     const weir_vec_source s = *source;
+    const sieve_width m = {least, take};
     weir_vec_sifted to = {result->word, result->value, 0, 0};
     wide_i32 top = {0};
     size_t i = (WIDE - (uintptr_t)y % WIDE) % WIDE / sizeof *y;
@@ -271,14 +277,14 @@ static void sift(float *y, const weir_vec_source *source, size_t n, float least,
     float line[LINE];
 
     i = i < n ? i : n;
-    rest = sift_few(y, &s, 0, i, least, take, &to);
+    rest = sift_few(y, &s, 0, i, m, &to);
     for (; i + LINE <= n; i += LINE) {
-        unsigned hits = sift_line(y, &s, i, least, take, line, &top);
+        unsigned hits = sift_line(y, &s, i, m, line, &top);
         ask_all(&s, i);
         if (hits)
             put_aside(line, hits, (uint32_t)i, &to);
     }
-    last = sift_few(y, &s, i, n, least, take, &to);
+    last = sift_few(y, &s, i, n, m, &to);
     to.most = largest(top, last > rest ? last : rest);
     *result = to;
 }

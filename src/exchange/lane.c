@@ -186,9 +186,12 @@ static weir_err keep_owned(const weir_bucket *b, const weir_stripes *own, weir_i
         size_t end = v->at + weir_view_length(v), low = s->at > v->at ? s->at : v->at,
                high = s->at + s->bucket.n < end ? s->at + s->bucket.n : end;
         size_t n = high > low ? high - low : 0, mark = weir_io_in(io, v->tensor->name);
-        weir_err err =
-            weir_io_range(io, "owner-residual", own->owned.now + (n ? low - s->at : 0),
-                          n ? v->first + low - v->at : 0, n, v->tensor->n, WEIR_KEEP_STREAM);
+        weir_io_piece piece = {.x = own->owned.now + (n ? low - s->at : 0),
+                               .at = n ? v->first + low - v->at : 0,
+                               .n = n,
+                               .whole = v->tensor->n,
+                               .keep = WEIR_KEEP_STREAM};
+        weir_err err = weir_io_range(io, "owner-residual", &piece);
         weir_io_out(io, mark);
         WEIR_TRY(err);
     }

@@ -101,8 +101,7 @@ static void post(weir_mailbox *p, int member, uint64_t number)
 {
     uint64_t tag = tag_of(step_of(p, number), (int)(number % (uint64_t)p->lanes));
 
-    weir_net_recv(p->group->net, p->group->member[member], tag, WEIR_TAG_EXACT, NULL, 0,
-                  in_of(p, member, number));
+    weir_net_recv(p->group->net, p->group->member[member], tag, NULL, 0, in_of(p, member, number));
 }
 
 void weir_mailbox_open(weir_mailbox *p, uint64_t step)

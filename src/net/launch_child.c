@@ -38,11 +38,20 @@ static void set_variables(int rank, const weir_net_run_env *env)
     setenv("OMP_WAIT_POLICY", "passive", 0);
 }
 
+/* What a child is to become. */
+typedef struct birth {
+    int rank;
+    const weir_net_run_env *env;
+    const sigset_t *mask;
+    char **argv;
+    pid_t launcher;
+    int out, err; /* where it writes; out -1: to the launcher's own */
+} birth;
+
 /* In the child, between fork and exec. Does not return. A group of its own, so that Ctrl-C reaches
  * it once, from the launcher; and if the launcher dies, a signal that wakes a stopped rank so that
  * it sees the lifeline end. */
-static void become_rank(int rank, const weir_net_run_env *env, const sigset_t *mask, char **argv,
-                        pid_t launcher, int out, int err)
+static void become_rank(const birth *b)
 {
     int null = open("/dev/null", O_RDONLY);
 
@@ -50,18 +59,18 @@ static void become_rank(int rank, const weir_net_run_env *env, const sigset_t *m
     /* a background group may still write to a terminal that has tostop set */
     signal(SIGTTOU, SIG_IGN);
     prctl(PR_SET_PDEATHSIG, SIGCONT);
-    if (getppid() != launcher)
+    if (getppid() != b->launcher)
         _exit(WEIR_FAILED);
     if (null >= 0)
         dup2(null, STDIN_FILENO);
-    if (out >= 0)
-        dup2(out, STDOUT_FILENO);
-    dup2(err, STDERR_FILENO);
-    fcntl(env->board, F_SETFD, 0);
-    fcntl(env->lifeline, F_SETFD, 0);
-    set_variables(rank, env);
-    sigprocmask(SIG_SETMASK, mask, NULL);
-    execv("/proc/self/exe", argv);
+    if (b->out >= 0)
+        dup2(b->out, STDOUT_FILENO);
+    dup2(b->err, STDERR_FILENO);
+    fcntl(b->env->board, F_SETFD, 0);
+    fcntl(b->env->lifeline, F_SETFD, 0);
+    set_variables(b->rank, b->env);
+    sigprocmask(SIG_SETMASK, b->mask, NULL);
+    execv("/proc/self/exe", b->argv);
     dprintf(STDERR_FILENO, WEIR_OUTPUT_ERROR "this program cannot be started again: %s\n",
             strerror(errno));
     _exit(WEIR_FAILED);
@@ -97,7 +106,7 @@ weir_err weir_child_start(weir_child *c, int rank, const weir_net_run_env *env,
         watch_pipe(&c->out, out[0], STDOUT_FILENO, rank, plain);
     c->pid = fork();
     if (!c->pid)
-        become_rank(rank, env, mask, argv, launcher, out[1], err[1]);
+        become_rank(&(birth){rank, env, mask, argv, launcher, out[1], err[1]});
     close(err[1]);
     if (!plain)
         close(out[1]);

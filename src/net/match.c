@@ -243,18 +243,22 @@ void weir_net_send(weir_net *n, int peer, uint64_t tag, const void *data, size_t
     n->world->send(n, o);
 }
 
-void weir_net_recv(weir_net *n, int peer, uint64_t tag, uint64_t mask, void *buf, size_t cap,
-                   weir_net_op *o)
+void weir_net_recv(weir_net *n, int peer, uint64_t tag, void *buf, size_t cap, weir_net_op *o)
 {
-    int who = peer;
+    weir_net_recv_masked(n, &(weir_net_want){peer, tag, UINT64_MAX, buf, cap}, o);
+}
+
+void weir_net_recv_masked(weir_net *n, const weir_net_want *want, weir_net_op *o)
+{
+    int peer = want->peer, who = peer;
     weir_err err;
     weir_msg *m;
 
     *o = (weir_net_op){.peer = peer,
-                       .tag = tag,
-                       .mask = mask,
-                       .data = buf,
-                       .cap = cap,
+                       .tag = want->tag,
+                       .mask = want->mask,
+                       .data = want->buf,
+                       .cap = want->cap,
                        .generation = n->generation,
                        .kind = WEIR_NET_OP_POSTED};
     if (no_such_rank(n, o, peer, WEIR_ANY))

@@ -134,14 +134,14 @@ static void tell(weir_net *n, int peer, weir_frame_kind kind, const void *body, 
 
 /* ---- receiving ---- */
 
-/* Starts the body of `m` on its way to `to`; when it is there `o` (NULL: nobody) is done, and `p`
- * (NULL: none) is free. */
-static void receive(weir_net *n, int from, uint32_t tag, void *to, size_t len, weir_net_op *o,
-                    parcel *p)
+/* Starts the body that `head` announced on its way to `to`; when it is there `o` (NULL: nobody) is
+ * done, and `p` (NULL: none) is free. */
+static void receive(weir_net *n, const parcel *head, void *to, weir_net_op *o, parcel *p)
 {
     mpi_link *l = n->link;
+    size_t len = head->msg.len;
+    int from = head->msg.from, code;
     transfer *t = weir_mpi_transfer(l, from, weir_mpi_parts(l, len));
-    int code;
 
     if (!t) {
         weir_net_abort(n, WEIR_FAILED);
@@ -151,7 +151,7 @@ static void receive(weir_net *n, int from, uint32_t tag, void *to, size_t len, w
     }
     t->op = o;
     t->parcel = p;
-    code = weir_mpi_move(l, t, to, len, (int)tag);
+    code = weir_mpi_move(l, t, to, len, (int)head->body);
     if (!code)
         return;
     weir_mpi_broken(n, code, from);
@@ -170,7 +170,7 @@ static void drop(weir_net *n, weir_msg *m)
     }
     if (p->body && !l->down) { /* it must come all the same, so that its sender gets on */
         if ((away = weir_mpi_parcel(l, m->len)))
-            receive(n, m->from, p->body, away->bytes, m->len, NULL, away);
+            receive(n, p, away->bytes, NULL, away);
         else
             weir_liveness_give_up(n, m->from, WEIR_LOST, "sent more than this rank has room for");
     }
@@ -183,7 +183,7 @@ static void fetch_long(weir_net *n, weir_net_op *o, parcel *p)
     parcel *whole;
 
     if (o->cap) {
-        receive(n, p->msg.from, p->body, o->data, p->msg.len, o, NULL);
+        receive(n, p, o->data, o, NULL);
         weir_mpi_parcel_free(l, p);
         return;
     }
@@ -196,7 +196,7 @@ static void fetch_long(weir_net *n, weir_net_op *o, parcel *p)
     whole->msg = p->msg;
     whole->msg.data = o->data = whole->bytes;
     o->own = whole;
-    receive(n, p->msg.from, p->body, whole->bytes, p->msg.len, o, NULL);
+    receive(n, p, whole->bytes, o, NULL);
     weir_mpi_parcel_free(l, p);
 }
 

@@ -38,7 +38,6 @@ static inline uint64_t weir_tag(weir_channel channel, uint32_t sequence, uint32_
 {
     return (uint64_t)channel << 56 | (uint64_t)sequence << 24 | (part & 0xffffffu);
 }
-#define WEIR_TAG_EXACT UINT64_MAX               /* mask: the whole tag must match */
 #define WEIR_TAG_CHANNEL ((uint64_t)0xff << 56) /* mask: any message of the channel */
 
 /* ---- operations ---- */
@@ -73,13 +72,20 @@ typedef struct weir_net_op {
  * peer has matched it (mpi, sim): never wait for a send before posting the receive that your peer
  * needs to get on. data NULL, len > 0: a size without content (dry). To self: allowed. */
 void weir_net_send(weir_net *, int peer, uint64_t tag, const void *data, size_t len, weir_net_op *);
-/* Starts a receive of one message of this generation with (tag & mask) equal, from peer or
- * WEIR_ANY; never blocks. Messages of one sender match in the order sent, receives in the order
- * posted, wildcard or not. cap > 0: lands in buf; a longer one is consumed and gives WEIR_BIG. buf
- * NULL, cap 0: any length, lent in op->data. Messages nobody asked for yet are held whole, up to a
- * limit beyond which their sender is given up: programs bound what they send unasked. */
-void weir_net_recv(weir_net *, int peer, uint64_t tag, uint64_t mask, void *buf, size_t cap,
-                   weir_net_op *);
+/* Starts a receive of one message of this generation with this tag, from peer or WEIR_ANY; never
+ * blocks. Messages of one sender match in the order sent, receives in the order posted, wildcard or
+ * not. cap > 0: lands in buf; a longer one is consumed and gives WEIR_BIG. buf NULL, cap 0: any
+ * length, lent in op->data. Messages nobody asked for yet are held whole, up to a limit beyond
+ * which their sender is given up: programs bound what they send unasked. */
+void weir_net_recv(weir_net *, int peer, uint64_t tag, void *buf, size_t cap, weir_net_op *);
+/* The same of one whose tag is equal in the bits of a mask, such as WEIR_TAG_CHANNEL. */
+typedef struct weir_net_want {
+    int peer;
+    uint64_t tag, mask;
+    void *buf;
+    size_t cap;
+} weir_net_want;
+void weir_net_recv_masked(weir_net *, const weir_net_want *, weir_net_op *);
 /* Gives a lent message back; harmless otherwise. */
 void weir_net_release(weir_net *, weir_net_op *);
 /* [blocks] until one of ops (NULLs skipped) is done: *which is its index, then see its err.

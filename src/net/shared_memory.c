@@ -351,8 +351,7 @@ weir_err weir_net_await(weir_net *n, int peer, weir_flag *f, uint32_t value)
 
     if (soon(n, f, value))
         return WEIR_OK;
-    weir_net_recv(n, peer, weir_tag(WEIR_CHANNEL_COLL, UINT32_MAX, NEVER), WEIR_TAG_EXACT, NULL, 0,
-                  &life);
+    weir_net_recv(n, peer, weir_tag(WEIR_CHANNEL_COLL, UINT32_MAX, NEVER), NULL, 0, &life);
     if (!life.done)
         watch(n, &life, f, value);
     err = raised(f, value) ? WEIR_OK : weir_net_why(n, &life);

@@ -142,7 +142,7 @@ weir_err weir_net_recv_wait(weir_net *n, int peer, uint64_t tag, void *buf, size
 {
     weir_net_op o;
 
-    weir_net_recv(n, peer, tag, WEIR_TAG_EXACT, buf, cap, &o);
+    weir_net_recv(n, peer, tag, buf, cap, &o);
     WEIR_TRY(finish(n, &o));
     weir_net_release(n, &o); /* cap 0: the message was lent, and must be empty */
     if (o.len > cap)

@@ -133,17 +133,14 @@ static weir_err find_room(const weir_bind *b, weir_mem *m, size_t bytes, weir_me
     return weir_bind_room(m, bytes) ? WEIR_OK : weir_bind_mem(b, bytes, out);
 }
 
-/* An op with `from` and `to` of the rows there are, which may take a few more. In exact mode it is
- * for one of some pieces. */
+/* An op whose first two arguments, what it reads and what it writes, are of the rows there are; it
+ * may take a few more. In exact mode it is for one of some pieces. */
 static weir_err bind_rows(const weir_bind *b, weir_layer_phase phase, weir_dnn_op *op,
-                          int64_t pieces, weir_bind_use from, weir_bind_use to,
-                          const weir_bind_use *more, int count)
+                          int64_t pieces, weir_bind_use *use, int count)
 {
-    weir_mem *mine[2] = {from.mem, to.mem};
-    weir_bind_use use[4] = {from, to};
+    weir_mem *mine[2] = {use[0].mem, use[1].mem};
 
-    for (int i = 0; i < 2 + count; i++) {
-        use[i] = i < 2 ? use[i] : more[i - 2];
+    for (int i = 0; i < count; i++) {
         use[i].layout = weir_dnn_op_layout(op, use[i].arg);
         if (i < 2)
             WEIR_TRY(find_room(b, mine[i], (size_t)pieces * weir_layout_bytes(use[i].layout),
@@ -153,8 +150,8 @@ static weir_err bind_rows(const weir_bind *b, weir_layer_phase phase, weir_dnn_o
     }
     if (use[0].mem != mine[0])
         WEIR_TRY(weir_bind_copy(b, phase, use[0].mem, mine[0]));
-    WEIR_TRY(b->exact ? weir_bind_each(b, phase, op, pieces, use, 2 + count)
-                      : weir_bind_op(b, phase, op, use, 2 + count));
+    WEIR_TRY(b->exact ? weir_bind_each(b, phase, op, pieces, use, count)
+                      : weir_bind_op(b, phase, op, use, count));
     return use[1].mem != mine[1] ? weir_bind_copy(b, phase, mine[1], use[1].mem) : WEIR_OK;
 }
 
@@ -172,14 +169,14 @@ static weir_err make_op(const weir_bind *b, weir_dnn_do which, const weir_dense_
 static weir_err bind_data(const weir_bind *b, const weir_dense_desc *s, const weir_dnn_op *forward,
                           int64_t pieces)
 {
-    weir_bind_use w = {WEIR_DNN_ARG_WEIGHTS, b->param[0].data, NULL};
     weir_dnn_op *op;
 
     WEIR_TRY(make_op(b, WEIR_DNN_DO_BACK_DATA, s, forward, &op));
     bool product = weir_dnn_op_layout(op, WEIR_DNN_ARG_SRC) != NULL;
-    weir_bind_use dy = {product ? WEIR_DNN_ARG_SRC : WEIR_DNN_ARG_DIFF_DST, b->out->grad, NULL};
-    weir_bind_use dx = {product ? WEIR_DNN_ARG_DST : WEIR_DNN_ARG_DIFF_SRC, b->in->grad, NULL};
-    return bind_rows(b, WEIR_LAYER_BACK_DATA, op, pieces, dy, dx, &w, 1);
+    weir_bind_use use[] = {{product ? WEIR_DNN_ARG_SRC : WEIR_DNN_ARG_DIFF_DST, b->out->grad, NULL},
+                           {product ? WEIR_DNN_ARG_DST : WEIR_DNN_ARG_DIFF_SRC, b->in->grad, NULL},
+                           {WEIR_DNN_ARG_WEIGHTS, b->param[0].data, NULL}};
+    return bind_rows(b, WEIR_LAYER_BACK_DATA, op, pieces, use, 3);
 }
 
 /* A sample is a row, or so few that kernels for few rows matter: the number of samples shall not be
@@ -229,11 +226,13 @@ static weir_err bind_dense(void *self, const weir_bind *b)
     int64_t pieces;
     weir_bind_use from = {WEIR_DNN_ARG_SRC, b->in->data, in},
                   to = {WEIR_DNN_ARG_DST, b->out->data, out};
-    weir_bind_use more[] = {{WEIR_DNN_ARG_WEIGHTS, w[0].data, NULL},
-                            {WEIR_DNN_ARG_BIAS, w[1].data, NULL}};
+    weir_bind_use use[] = {from,
+                           to,
+                           {WEIR_DNN_ARG_WEIGHTS, w[0].data, NULL},
+                           {WEIR_DNN_ARG_BIAS, w[1].data, NULL}};
     WEIR_TRY(cut_rows(b, &s, &piece, &pieces));
     WEIR_TRY(make_op(b, WEIR_DNN_DO_FORWARD, &piece, NULL, &forward));
-    WEIR_TRY(bind_rows(b, WEIR_LAYER_FORWARD, forward, pieces, from, to, more, 1 + d->bias));
+    WEIR_TRY(bind_rows(b, WEIR_LAYER_FORWARD, forward, pieces, use, 3 + d->bias));
     WEIR_TRY(bind_weights(b, &s, s.steady ? NULL : forward, &from, &to));
     return b->in->grad ? bind_data(b, &piece, s.steady ? NULL : forward, pieces) : WEIR_OK;
 }

@@ -391,25 +391,24 @@ static weir_err make_nodes(weir_graph *g, const weir_netfile *f, weir_arena *are
     return WEIR_OK;
 }
 
-static weir_err read_with(const char *path, const char *text, size_t n, const char *sizes,
-                          const weir_model_input *in, bool whole, weir_arena *arena,
-                          weir_graph **out)
+static weir_err read_with(const weir_netfile_source *source, const weir_model_input *in, bool whole,
+                          weir_arena *arena, weir_graph **out)
 {
     weir_graph *g = WEIR_NEW(arena, weir_graph, 1);
     weir_netfile *f;
 
     if (!g)
         return weir_fail_nomem(sizeof *g);
-    WEIR_TRY(check_input(path, in));
-    WEIR_TRY(weir_netfile_read(path, text, n, sizes, in->classes, arena, &f));
+    WEIR_TRY(check_input(source->path, in));
+    WEIR_TRY(weir_netfile_read(source, in->classes, arena, &f));
     g->path = f->path;
     g->input = *in;
     WEIR_TRY(make_nodes(g, f, arena));
     if (!g->nodes)
-        return weir_fail(WEIR_INVALID, "%s: there is no layer in it", path);
+        return weir_fail(WEIR_INVALID, "%s: there is no layer in it", g->path);
     if (whole && !g->node[g->nodes - 1].layer->loss)
-        return weir_fail(WEIR_INVALID, "%s: the last layer, %s, is no loss: softmax is one", path,
-                         g->node[g->nodes - 1].name);
+        return weir_fail(WEIR_INVALID, "%s: the last layer, %s, is no loss: softmax is one",
+                         g->path, g->node[g->nodes - 1].name);
     WEIR_TRY(count_readers(g, f));
     WEIR_TRY(order_tensors(g, arena));
     *out = g;
@@ -417,18 +416,19 @@ static weir_err read_with(const char *path, const char *text, size_t n, const ch
 }
 
 /* A file that is right with its own sizes is not what is wrong: those that the user gave are. */
-weir_err weir_graph_read(const char *path, const char *text, size_t n, const char *sizes,
-                         const weir_model_input *in, bool whole, weir_arena *arena,
-                         weir_graph **out)
+weir_err weir_graph_read(const weir_netfile_source *source, const weir_model_input *in, bool whole,
+                         weir_arena *arena, weir_graph **out)
 {
-    weir_err err = read_with(path, text, n, sizes, in, whole, arena, out);
+    weir_err err = read_with(source, in, whole, arena, out);
+    weir_netfile_source own = *source;
     weir_graph *as_written;
     char why[WEIR_WHY_MAX];
 
-    if (err != WEIR_INVALID || !sizes)
+    if (err != WEIR_INVALID || !source->sizes)
         return err;
     snprintf(why, sizeof why, "%s", weir_why_text());
-    if (read_with(path, text, n, NULL, in, whole, arena, &as_written))
+    own.sizes = NULL;
+    if (read_with(&own, in, whole, arena, &as_written))
         return weir_fail(err, "%s", why);
-    return weir_fail(WEIR_USAGE, "the model with %.200s: %.700s", sizes, why);
+    return weir_fail(WEIR_USAGE, "the model with %.200s: %.700s", source->sizes, why);
 }

@@ -3,6 +3,7 @@
 #ifndef WEIR_NN_GRAPH_H
 #define WEIR_NN_GRAPH_H
 #include "nn/layer.h"
+#include "nn/netfile.h"
 
 enum { WEIR_GRAPH_INPUT = -1 };
 typedef struct weir_node {
@@ -39,10 +40,8 @@ typedef struct weir_graph {
     int readers, last; /* of the input */
 } weir_graph;
 
-/* Reads `n` hostile bytes of a model file; `path` names them in errors, `sizes` is what stood
- * behind the ':' of the spec (NULL: nothing). A whole model ends with a loss; tests ask for parts
- * of one. A file that is wrong is WEIR_INVALID; sizes that make a right one wrong are WEIR_USAGE.
- */
-weir_err weir_graph_read(const char *path, const char *text, size_t n, const char *sizes,
-                         const weir_model_input *, bool whole, weir_arena *, weir_graph **);
+/* Reads a model file. A whole model ends with a loss; tests ask for parts of one. A file that is
+ * wrong is WEIR_INVALID; sizes that make a right one wrong are WEIR_USAGE. */
+weir_err weir_graph_read(const weir_netfile_source *, const weir_model_input *, bool whole,
+                         weir_arena *, weir_graph **);
 #endif

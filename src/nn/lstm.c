@@ -120,9 +120,9 @@ static weir_err state(void *self, weir_io *io)
 {
     weir_lstm *l = self;
     size_t n = per_stream(l);
+    weir_io_piece piece = {l->now, l->first * n, l->count * n, l->total * n, WEIR_KEEP_STREAM};
 
-    return weir_io_range(io, "carried", l->now, l->first * n, l->count * n, l->total * n,
-                         WEIR_KEEP_STREAM);
+    return weir_io_range(io, "carried", &piece);
 }
 
 /* ---- the plan ---- */

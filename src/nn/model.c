@@ -45,15 +45,18 @@ static weir_err make_stills(weir_model *m, weir_arena *arena)
 static weir_err read_graph(const weir_zoo_spec *s, const weir_model_input *in, weir_arena *arena,
                            weir_graph **out)
 {
-    char *text;
-    size_t n;
+    weir_netfile_source source = {.path = s->path, .sizes = s->sizes};
+    char *text = NULL;
     weir_err err;
 
-    if (in->file)
-        return weir_graph_read(s->path, in->file->text, in->file->n, s->sizes, in, true, arena,
-                               out);
-    WEIR_TRY(weir_zoo_read(s, &text, &n));
-    err = weir_graph_read(s->path, text, n, s->sizes, in, true, arena, out);
+    if (in->file) {
+        source.text = in->file->text;
+        source.n = in->file->n;
+    } else {
+        WEIR_TRY(weir_zoo_read(s, &text, &source.n));
+        source.text = text;
+    }
+    err = weir_graph_read(&source, in, true, arena, out);
     free(text);
     return err;
 }

@@ -411,18 +411,18 @@ static weir_err walk(reader *r, int from, int to, const repetition *t)
     return WEIR_OK;
 }
 
-weir_err weir_netfile_read(const char *path, const char *text, size_t n, const char *changed,
-                           int64_t classes, weir_arena *arena, weir_netfile **out)
+weir_err weir_netfile_read(const weir_netfile_source *source, int64_t classes, weir_arena *arena,
+                           weir_netfile **out)
 {
     weir_netfile *f = WEIR_NEW(arena, weir_netfile, 1);
-    reader r = {.file = f, .arena = arena, .changed = changed};
+    reader r = {.file = f, .arena = arena, .changed = source->sizes};
 
-    if (!f || !(f->path = weir_copy_text(arena, path)) ||
+    if (!f || !(f->path = weir_copy_text(arena, source->path)) ||
         !(f->size = WEIR_NEW(arena, weir_size, MAX_SIZES)) ||
         !(f->line = WEIR_NEW(arena, weir_netfile_line, MAX_LINES)))
         return weir_fail_nomem(MAX_LINES * sizeof *f->line);
     f->size[f->sizes++] = (weir_size){"classes", classes};
-    WEIR_TRY(split_text(&r, text, n));
+    WEIR_TRY(split_text(&r, source->text, source->n));
     WEIR_TRY(check_changed(&r));
     pair_repeats(&r);
     WEIR_TRY(walk(&r, 0, r.statements, &(repetition){0}));

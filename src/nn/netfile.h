@@ -45,10 +45,16 @@ typedef struct weir_netfile {
     int sizes;
 } weir_netfile;
 
-/* `changed`: "hidden=512,depth=3" or NULL. A size in it that the file does not have is WEIR_USAGE,
- * and lists those it has. */
-weir_err weir_netfile_read(const char *path, const char *text, size_t n, const char *changed,
-                           int64_t classes, weir_arena *, weir_netfile **);
+/* A model file's text: n hostile bytes; `path` names them in errors. `sizes` is what stood behind
+ * the ':' of the spec: "hidden=512,depth=3", or NULL. */
+typedef struct weir_netfile_source {
+    const char *path, *text;
+    size_t n;
+    const char *sizes;
+} weir_netfile_source;
+/* A size that the file does not have is WEIR_USAGE, and lists those it has. */
+weir_err weir_netfile_read(const weir_netfile_source *, int64_t classes, weir_arena *,
+                           weir_netfile **);
 /* An option's value as the layer's option table wants it: the expression's value, or the word with
  * % put in. */
 weir_err weir_netfile_value(const weir_netfile *, const weir_netfile_line *,

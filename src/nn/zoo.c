@@ -238,13 +238,15 @@ weir_err weir_zoo_read(const weir_zoo_spec *s, char **text, size_t *n)
  * free. */
 static weir_err read_lines(const char *spec, weir_arena *arena, char **text, weir_netfile **f)
 {
+    weir_netfile_source source = {0};
     weir_zoo_spec s;
-    size_t n;
     weir_err err;
 
     WEIR_TRY(weir_zoo_find(spec, NULL, arena, &s));
-    WEIR_TRY(weir_zoo_read(&s, text, &n));
-    if ((err = weir_netfile_read(s.path, *text, n, NULL, 1, arena, f)))
+    WEIR_TRY(weir_zoo_read(&s, text, &source.n));
+    source.path = s.path;
+    source.text = *text;
+    if ((err = weir_netfile_read(&source, 1, arena, f)))
         free(*text);
     return err;
 }

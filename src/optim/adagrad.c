@@ -23,12 +23,12 @@ static void step(void *self, const weir_bucket *b, uint64_t number, double rate,
 {
     const adagrad *s = self;
     const weir_vec *vec = weir_vec_best();
+    weir_vec_adagrad f = {.rate = (float)rate, .eps = (float)s->eps, .scale = scale};
 
     (void)number;
     for (const weir_view *v = b->view; v < b->view + b->views; v++) {
-        float decay = v->tensor->decays ? (float)s->decay : 0;
-        vec->adagrad(b->param + v->at, s->s + v->at, b->grad + v->at, v->rows * v->cols,
-                     (float)rate, decay, (float)s->eps, scale);
+        f.decay = v->tensor->decays ? (float)s->decay : 0;
+        vec->adagrad(b->param + v->at, s->s + v->at, b->grad + v->at, v->rows * v->cols, &f);
     }
 }
 

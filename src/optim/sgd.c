@@ -26,20 +26,21 @@ static void step(void *self, const weir_bucket *b, uint64_t number, double rate,
 {
     const sgd *s = self;
     const weir_vec *vec = weir_vec_best();
+    weir_vec_sgd f = {.rate = (float)rate,
+                      .momentum = (float)s->momentum,
+                      .scale = scale,
+                      .nesterov = s->nesterov};
 
     (void)number;
     for (const weir_view *v = b->view; v < b->view + b->views; v++) {
-        float decay = v->tensor->decays ? (float)s->decay : 0, *w = b->param + v->at;
+        float *w = b->param + v->at;
         const float *grad = b->grad + v->at;
         size_t n = v->rows * v->cols;
-        if (s->v && s->apart)
-            vec->sgd_apart(w, s->v + v->at, grad, n, (float)rate, (float)s->momentum, decay, scale,
-                           s->nesterov);
-        else if (s->v)
-            vec->sgd(w, s->v + v->at, grad, n, (float)rate, (float)s->momentum, decay, scale,
-                     s->nesterov);
+        f.decay = v->tensor->decays ? (float)s->decay : 0;
+        if (s->v)
+            (s->apart ? vec->sgd_apart : vec->sgd)(w, s->v + v->at, grad, n, &f);
         else
-            vec->sgd_plain(w, grad, n, (float)rate, decay, scale);
+            vec->sgd_plain(w, grad, n, f.rate, f.decay, scale);
     }
 }
 

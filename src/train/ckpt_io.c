@@ -33,11 +33,11 @@ typedef struct saver {
     weir_arena *arena;
 } saver;
 
-static weir_err add(saver *s, const char *name, weir_safetensors_type type, size_t at,
-                    const void *data, size_t n, size_t whole)
+/* n elements from place `at` on of the tensor. */
+static weir_err add(saver *s, const weir_safetensors_tensor *like, size_t at, const void *data,
+                    size_t n)
 {
-    weir_safetensors_tensor like = {.name = name, .type = type, .dims = 1, .dim = {(int64_t)whole}};
-    size_t size = weir_safetensors_type_size(type), bytes = n * size;
+    size_t size = weir_safetensors_type_size(like->type), bytes = n * size;
 
     if (bytes && bytes <= SHORT) {
         void *copy = weir_alloc(s->arena, bytes);
@@ -45,20 +45,29 @@ static weir_err add(saver *s, const char *name, weir_safetensors_type type, size
             return weir_fail_nomem(bytes);
         data = memcpy(copy, data, bytes);
     }
-    return weir_safetensors_list_add(s->list, &like, at * size, data, bytes);
+    return weir_safetensors_list_add(s->list, like, at * size, data, bytes);
 }
 
-static weir_err save_range(weir_io *io, const char *name, float *x, size_t at, size_t n,
-                           size_t whole, weir_keep keep)
+static weir_err save_range(weir_io *io, const char *name, const weir_io_piece *p)
 {
-    WEIR_TRY(check_rule(name, keep, false));
-    return add((saver *)io, name, WEIR_SAFETENSORS_F32, at, x, n, whole);
+    weir_safetensors_tensor like = {.name = name,
+                                    .type = WEIR_SAFETENSORS_F32,
+                                    .dims = 1,
+                                    .dim = {(int64_t)p->whole}};
+
+    WEIR_TRY(check_rule(name, p->keep, false));
+    return add((saver *)io, &like, p->at, p->x, p->n);
 }
 
 static weir_err save_u64(weir_io *io, const char *name, uint64_t *x, size_t n, weir_keep keep)
 {
+    weir_safetensors_tensor like = {.name = name,
+                                    .type = WEIR_SAFETENSORS_U64,
+                                    .dims = 1,
+                                    .dim = {(int64_t)n}};
+
     WEIR_TRY(check_rule(name, keep, false));
-    return add((saver *)io, name, WEIR_SAFETENSORS_U64, 0, x, n, n);
+    return add((saver *)io, &like, 0, x, n);
 }
 
 weir_err weir_checkpoint_list_state(weir_safetensors_list *list, weir_arena *arena,
@@ -116,14 +125,14 @@ static weir_err find(loader *l, const char *name, weir_safetensors_type type, si
     return WEIR_OK;
 }
 
-static weir_err load_range(weir_io *io, const char *name, float *x, size_t at, size_t n,
-                           size_t whole, weir_keep keep)
+static weir_err load_range(weir_io *io, const char *name, const weir_io_piece *p)
 {
     loader *l = (loader *)io;
     const weir_safetensors_tensor *t;
 
-    WEIR_TRY(find(l, name, WEIR_SAFETENSORS_F32, whole, keep, &t));
-    return t ? weir_safetensors_read(l->st, t, at * sizeof *x, x, n * sizeof *x) : WEIR_OK;
+    WEIR_TRY(find(l, name, WEIR_SAFETENSORS_F32, p->whole, p->keep, &t));
+    return t ? weir_safetensors_read(l->st, t, p->at * sizeof *p->x, p->x, p->n * sizeof *p->x)
+             : WEIR_OK;
 }
 
 static weir_err load_u64(weir_io *io, const char *name, uint64_t *x, size_t n, weir_keep keep)

@@ -64,12 +64,11 @@ typedef struct still_io {
     weir_io *all;
 } still_io;
 
-static weir_err read_range(weir_io *io, const char *name, float *x, size_t at, size_t n,
-                           size_t whole, weir_keep keep)
+static weir_err read_range(weir_io *io, const char *name, const weir_io_piece *p)
 {
     weir_io *all = ((still_io *)io)->all;
 
-    return keep == WEIR_KEEP_STREAM ? WEIR_OK : all->range(all, name, x, at, n, whole, keep);
+    return p->keep == WEIR_KEEP_STREAM ? WEIR_OK : all->range(all, name, p);
 }
 
 static weir_err read_u64(weir_io *io, const char *name, uint64_t *x, size_t n, weir_keep keep)

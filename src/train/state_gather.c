@@ -63,18 +63,17 @@ static float *own(const weir_state_gathered *g, const field *f)
     return f->whole + (f->each && weir_group_leads(all) ? (size_t)all->me * f->n : 0);
 }
 
-static weir_err collect_range(weir_io *io, const char *name, float *x, size_t at, size_t n,
-                              size_t whole, weir_keep keep)
+static weir_err collect_range(weir_io *io, const char *name, const weir_io_piece *p)
 {
     weir_state_gathered *g = ((pass *)io)->g;
     field *f;
 
-    if (keep != WEIR_KEEP_STREAM && !apart(keep))
+    if (p->keep != WEIR_KEEP_STREAM && !apart(p->keep))
         return WEIR_OK;
-    if (!(f = find(g, name)) && !(f = add_field(g, name, whole, apart(keep))))
-        return weir_fail_nomem(whole * sizeof(float));
-    if (n)
-        memcpy(own(g, f) + at, x, n * sizeof *x);
+    if (!(f = find(g, name)) && !(f = add_field(g, name, p->whole, apart(p->keep))))
+        return weir_fail_nomem(p->whole * sizeof(float));
+    if (p->n)
+        memcpy(own(g, f) + p->at, p->x, p->n * sizeof *p->x);
     return WEIR_OK;
 }
 
@@ -136,20 +135,20 @@ weir_err weir_state_gather(weir_trainer *t, weir_state_gathered **out)
 
 /* ---- writing ---- */
 
-static weir_err write_range(weir_io *io, const char *name, float *x, size_t at, size_t n,
-                            size_t whole, weir_keep keep)
+static weir_err write_range(weir_io *io, const char *name, const weir_io_piece *piece)
 {
     pass *p = (pass *)io;
-    field *f = keep == WEIR_KEEP_STREAM || apart(keep) ? find(p->g, name) : NULL;
+    bool gathered = piece->keep == WEIR_KEEP_STREAM || apart(piece->keep);
+    field *f = gathered ? find(p->g, name) : NULL;
     size_t all;
 
     if (!f)
-        return p->real->range(p->real, name, x, at, n, whole, keep);
+        return p->real->range(p->real, name, piece);
     if (f->written)
         return WEIR_OK;
     f->written = true;
     all = f->n * (f->each ? (size_t)p->g->t->mesh.all.size : 1);
-    return p->real->range(p->real, name, f->whole, 0, all, all, WEIR_KEEP_SAME);
+    return p->real->range(p->real, name, &(weir_io_piece){f->whole, 0, all, all, WEIR_KEEP_SAME});
 }
 
 static weir_err write_u64(weir_io *io, const char *name, uint64_t *x, size_t n, weir_keep keep)
@@ -183,39 +182,48 @@ typedef struct dealing {
     weir_io *real;
 } dealing;
 
-/* x += a times what worker `row` had. */
-static weir_err add_row(dealing *d, const char *name, float *x, size_t at, size_t n, size_t whole,
-                        int row, float a)
+/* Where worker `row` wrote this piece of its own: one behind the other. */
+static weir_io_piece in_row(const dealing *d, const weir_io_piece *p, int row)
 {
-    float *other = malloc(n * sizeof *other + 1);
+    weir_io_piece q = *p;
+
+    q.at = (size_t)row * p->whole + p->at;
+    q.whole = p->whole * (size_t)d->d->saved;
+    q.keep = WEIR_KEEP_SAME;
+    return q;
+}
+
+/* The piece += a times what worker `row` had. */
+static weir_err add_row(dealing *d, const char *name, const weir_io_piece *p, int row, float a)
+{
+    weir_io_piece other = in_row(d, p, row);
     weir_err err;
 
-    if (!other)
-        return weir_fail_nomem(n * sizeof *other);
-    err = d->real->range(d->real, name, other, (size_t)row * whole + at, n,
-                         whole * (size_t)d->d->saved, WEIR_KEEP_SAME);
+    if (!(other.x = malloc(p->n * sizeof *other.x + 1)))
+        return weir_fail_nomem(p->n * sizeof *other.x);
+    err = d->real->range(d->real, name, &other);
     if (!err)
-        weir_vec_best()->axpy(x, a, other, n);
-    free(other);
+        weir_vec_best()->axpy(p->x, a, other.x, p->n);
+    free(other.x);
     return err;
 }
 
-static weir_err deal_range(weir_io *io, const char *name, float *x, size_t at, size_t n,
-                           size_t whole, weir_keep keep)
+static weir_err deal_range(weir_io *io, const char *name, const weir_io_piece *p)
 {
     dealing *d = (dealing *)io;
     int saved = d->d->saved, now = d->d->now, me = d->d->me;
+    bool mean = p->keep == WEIR_KEEP_MEAN;
 
-    if (!apart(keep))
-        return d->real->range(d->real, name, x, at, n, whole, keep);
-    if (saved == now)
-        return d->real->range(d->real, name, x, (size_t)me * whole + at, n, whole * (size_t)saved,
-                              WEIR_KEEP_SAME);
-    memset(x, 0, n * sizeof *x);
+    if (!apart(p->keep))
+        return d->real->range(d->real, name, p);
+    if (saved == now) {
+        weir_io_piece own = in_row(d, p, me);
+        return d->real->range(d->real, name, &own);
+    }
+    memset(p->x, 0, p->n * sizeof *p->x);
     for (int row = 0; row < saved; row++)
-        if (keep == WEIR_KEEP_MEAN || row % now == me)
-            WEIR_TRY(add_row(d, name, x, at, n, whole, row,
-                             keep == WEIR_KEEP_MEAN ? 1 / (float)saved : 1));
+        if (mean || row % now == me)
+            WEIR_TRY(add_row(d, name, p, row, mean ? 1 / (float)saved : 1));
     return WEIR_OK;
 }
 

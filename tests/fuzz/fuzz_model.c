@@ -34,8 +34,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         sizes = strndup((const char *)data + 3, head - 3);
         sizes[strcspn(sizes, "\n")] = 0;
     }
-    if (!weir_graph_read("fuzz.net", (const char *)data + head, n - head, sizes, &in, true, arena,
-                         &g)) {
+    weir_netfile_source source = {"fuzz.net", (const char *)data + head, n - head, sizes};
+    if (!weir_graph_read(&source, &in, true, arena, &g)) {
         size_t at = 0;
         for (int i = 0; i < g->tensors; at += g->tensor[i++].n)
             if (g->tensor[i].at != at || !g->tensor[i].n)

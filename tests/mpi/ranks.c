@@ -53,8 +53,7 @@ static weir_err exchange(weir_net *n, size_t len)
     }
     for (int q = 0; q < p; q++) {
         bool lent = (q + me) % 2 || !len;
-        weir_net_recv(n, q, tag(1, (unsigned)q), WEIR_TAG_EXACT, lent ? NULL : land, lent ? 0 : len,
-                      &in);
+        weir_net_recv(n, q, tag(1, (unsigned)q), lent ? NULL : land, lent ? 0 : len, &in);
         WEIR_TRY(weir_net_wait_all(n, &in, 1, 0));
         CHECK(in.len == len && in.peer == q && filled(in.data, len, q, me));
         CHECK(!lent || !len || !((uintptr_t)in.data & 7));
@@ -102,8 +101,10 @@ static weir_err any_source(weir_net *n, void *arg)
         WEIR_TRY(weir_net_wait_all(n, out, MANY, 0));
     } else {
         for (int i = 0; i < MANY * (p - 1); i++) {
-            weir_net_recv(n, WEIR_ANY, weir_tag(WEIR_CHANNEL_SERVE, 0, 0), WEIR_TAG_CHANNEL, NULL,
-                          0, &in);
+            weir_net_recv_masked(n,
+                                 &(weir_net_want){WEIR_ANY, weir_tag(WEIR_CHANNEL_SERVE, 0, 0),
+                                                  WEIR_TAG_CHANNEL, NULL, 0},
+                                 &in);
             WEIR_TRY(weir_net_wait_all(n, &in, 1, 0));
             CHECK(*(unsigned *)in.data == (unsigned)next[in.peer] &&
                   in.tag == weir_tag(WEIR_CHANNEL_SERVE, (uint32_t)next[in.peer], 0));
@@ -124,16 +125,16 @@ static weir_err big_and_late(weir_net *n, void *arg)
     weir_net_op out[3], in[2], *late = &in[1];
 
     (void)arg;
-    weir_net_recv(n, left, tag(9, 0), WEIR_TAG_EXACT, land, 10, &in[1]);
+    weir_net_recv(n, left, tag(9, 0), land, 10, &in[1]);
     CHECK(weir_net_wait(n, &late, 1, weir_net_now(n) + 0.05, &which) == WEIR_LATE);
     WEIR_TRY(exchange(n, 1)); /* nobody sends below before all have been late */
     for (unsigned i = 0; i < 3; i++)
         weir_net_send(n, (me + 1) % p, tag(i == 2 ? 9 : 2, 0), bytes, i == 2 ? 10 : sizeof bytes,
                       &out[i]);
-    weir_net_recv(n, left, tag(2, 0), WEIR_TAG_EXACT, land, 99999, &in[0]);
+    weir_net_recv(n, left, tag(2, 0), land, 99999, &in[0]);
     CHECK(!weir_net_wait(n, (weir_net_op *[]){&in[0]}, 1, 0, &which) && in[0].err == WEIR_BIG &&
           in[0].len == sizeof bytes);
-    weir_net_recv(n, left, tag(2, 0), WEIR_TAG_EXACT, land, sizeof land, &in[0]);
+    weir_net_recv(n, left, tag(2, 0), land, sizeof land, &in[0]);
     WEIR_TRY(weir_net_wait_all(n, in, 2, 0));
     CHECK(in[1].len == 10 && in[0].len == sizeof bytes);
     return weir_net_wait_all(n, out, 3, 0);
@@ -152,7 +153,7 @@ static weir_err cancel(weir_net *n, void *arg)
     if (weir_net_rank(n) == 1) {
         fill(bytes, len, 1, 0);
         weir_net_send(n, 0, tag(3, 0), bytes, len, &o);
-        weir_net_recv(n, 0, tag(4, 4), WEIR_TAG_EXACT, bytes, 1, &posted);
+        weir_net_recv(n, 0, tag(4, 4), bytes, 1, &posted);
         weir_net_cancel(n, &also, 1);
         CHECK(posted.done && posted.err == WEIR_STALE);
         weir_net_cancel(n, &ops, 1);
@@ -161,7 +162,7 @@ static weir_err cancel(weir_net *n, void *arg)
     }
     WEIR_TRY(exchange(n, 5000));
     if (weir_net_rank(n) == 0) {
-        weir_net_recv(n, 1, tag(3, 0), WEIR_TAG_EXACT, bytes, len, &o);
+        weir_net_recv(n, 1, tag(3, 0), bytes, len, &o);
         WEIR_TRY(weir_net_wait_all(n, &o, 1, 0));
         CHECK(filled(bytes, len, 1, 0));
     }
@@ -186,11 +187,11 @@ static weir_err renew(weir_net *n, void *arg)
     for (int i = 0; i < p; i++)
         all[i] = i;
     weir_net_send(n, (me + 1) % p, tag(6, 0), old, sizeof old, &out);
-    weir_net_recv(n, (me + p - 1) % p, tag(7, 0), WEIR_TAG_EXACT, land, sizeof land, &in);
+    weir_net_recv(n, (me + p - 1) % p, tag(7, 0), land, sizeof land, &in);
     weir_net_renew(n, 1, all, p);
     CHECK(in.done && in.err == WEIR_STALE);
     WEIR_TRY(exchange(n, 20000));
-    weir_net_recv(n, (me + p - 1) % p, tag(6, 0), WEIR_TAG_EXACT, land, sizeof land, &in);
+    weir_net_recv(n, (me + p - 1) % p, tag(6, 0), land, sizeof land, &in);
     weir_net_cancel(n, (weir_net_op *[]){&in}, 1);
     return weir_net_wait_all(n, &out, 1, 0);
 }
