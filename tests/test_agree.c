@@ -77,6 +77,14 @@ static void settings(void **state)
     settings_differ((change){1, "data", "idx:/here/fashion,limit=5", NULL},
                     "--data is 'idx:mnist,limit=5' on rank 0 and 'idx:fashion,limit=5' on rank 1");
     settings_differ((change){1, "data", "idx:/here/mnist,limit=6", NULL}, "limit=6");
+    /* a slash behind it says nothing */
+    settings_differ((change){1, "data", "idx:/other/place/mnist/,limit=5", NULL}, NULL);
+    settings_differ((change){1, "data", "idx:mnist//,limit=5", NULL}, NULL);
+    settings_differ((change){1, "data", "idx:dir=/other/mnist/,limit=5", NULL}, NULL);
+    settings_differ((change){1, "data", "idx:/here/fashion/,limit=5", NULL},
+                    "--data is 'idx:mnist,limit=5' on rank 0 and 'idx:fashion,limit=5' on rank 1");
+    settings_differ((change){1, "resume", "/other/run1/", NULL},
+                    "--resume is '' on rank 0 and 'run1' on rank 1");
     settings_differ((change){1, "threads", "3", NULL}, NULL);
     settings_differ((change){1, NULL, NULL, "samples 59999\n"},
                     "samples is '60000' on rank 0 and '59999' on rank 1");
@@ -86,6 +94,7 @@ static void settings(void **state)
 
 typedef struct other {
     int size, rank[2], content; /* ranks that hold something else of it */
+    bool alike;                 /* both the same */
 } other;
 
 static weir_err contents_rank(weir_net *net, void *arg)
@@ -98,7 +107,7 @@ static weir_err contents_rank(weir_net *net, void *arg)
 
     for (int i = 0; i < 2; i++)
         if (weir_net_rank(net) == o->rank[i])
-            content[o->content].hash ^= 1ull << (63 - i);
+            content[o->content].hash ^= 1ull << (o->alike ? 63 : 63 - i);
     if (!err)
         err = weir_agree_contents(&group, content, 3, arena);
     weir_arena_free(arena);
@@ -121,13 +130,23 @@ static void contents(void **state)
 {
     (void)state;
     for (int p = 2; p <= 4; p++)
-        contents_differ((other){p, {-1, -1}, 0}, NULL);
-    contents_differ((other){2, {1, -1}, 0},
+        contents_differ((other){p, {-1, -1}, 0, false}, NULL);
+    contents_differ((other){2, {1, -1}, 0, false},
                     "the model file of rank 0 and that of rank 1 differ in content");
-    contents_differ((other){3, {0, -1}, 1}, "the training part of rank 0 differs in content from");
-    contents_differ((other){4, {3, -1}, 2}, "the test part of rank 3 differs in content from that");
-    contents_differ((other){3, {1, 2}, 2},
-                    "the test part of rank 0 differs in content from that of the other ranks");
+    contents_differ((other){3, {0, -1}, 1, false},
+                    "the training part of rank 0 differs in content from");
+    contents_differ((other){4, {3, -1}, 2, false},
+                    "the test part of rank 3 differs in content from that");
+    /* nobody stands alone: three camps, then two against two, two against three, three against
+     * two */
+    contents_differ((other){3, {1, 2}, 2, false},
+                    "the test part of rank 0 and that of rank 1 differ in content");
+    contents_differ((other){4, {1, 3}, 1, true},
+                    "the training part of rank 0 and that of rank 1 differ in content");
+    contents_differ((other){5, {0, 1}, 1, true},
+                    "the training part of rank 0 and that of rank 2 differ in content");
+    contents_differ((other){5, {2, 4}, 0, true},
+                    "the model file of rank 0 and that of rank 2 differ in content");
 }
 
 /* ---- parameters ---- */
@@ -135,6 +154,7 @@ static void contents(void **state)
 enum { FLOATS = 300, TENSORS = 3 };
 typedef struct damage {
     int rank, at, tensors;
+    bool next; /* the rank behind it is damaged alike */
 } damage;
 
 static weir_err params_rank(weir_net *net, void *arg)
@@ -164,7 +184,7 @@ static weir_err params_rank(weir_net *net, void *arg)
     if (!err && !(err = weir_replica_open(&replica, arena)))
         err = weir_replica_check(&replica);
     replica.step++;
-    if (d->rank == group.me && d->at >= 0)
+    if ((d->rank == group.me || (d->next && d->rank + 1 == group.me)) && d->at >= 0)
         ((uint32_t *)(void *)param)[d->at] ^= 1;
     if (!err)
         err = weir_replica_check(&replica);
@@ -189,12 +209,19 @@ static void parameters(void **state)
     (void)state;
     for (int p = 1; p <= 4; p++)
         params_differ(p, (damage){.rank = -1}, NULL);
-    params_differ(3, (damage){2, 0, 0}, "after step 42 rank 2 holds other values of one than");
-    params_differ(3, (damage){0, 249, 0}, "after step 42 rank 0 holds other values of two than");
-    params_differ(4, (damage){1, 250, 0}, "after step 42 rank 1 holds other values of three than");
-    params_differ(2, (damage){1, 299, 0},
+    params_differ(3, (damage){2, 0, 0, false},
+                  "after step 42 rank 2 holds other values of one than");
+    params_differ(3, (damage){0, 249, 0, false},
+                  "after step 42 rank 0 holds other values of two than");
+    params_differ(4, (damage){1, 250, 0, false},
+                  "after step 42 rank 1 holds other values of three than");
+    params_differ(2, (damage){1, 299, 0, false},
                   "after step 42 ranks 0 and 1 hold different values of three");
-    params_differ(3, (damage){1, -1, 2}, "rank 0 has a model of 3 tensors, rank 1 one of 2");
+    params_differ(5, (damage){3, 100, 0, true},
+                  "after step 42 ranks 0 and 3 hold different values of two");
+    params_differ(5, (damage){0, 100, 0, true},
+                  "after step 42 ranks 0 and 2 hold different values of two");
+    params_differ(3, (damage){1, -1, 2, false}, "rank 0 has a model of 3 tensors, rank 1 one of 2");
 }
 
 /* ---- who differs ---- */

@@ -23,27 +23,45 @@ static bool is_own(const char *key)
     return false;
 }
 
+/* Where an item of a spec says its path: behind "kind:", or else "key=", if that is before `end`.
+ */
+static const char *path_of(const char *item, const char *end)
+{
+    const char *mark = memchr(item, ':', (size_t)(end - item));
+
+    if (!mark)
+        mark = memchr(item, '=', (size_t)(end - item));
+    return mark ? mark + 1 : item;
+}
+
+/* The same item without the directories of its path; gives where it ends now. A slash behind the
+ * last name says nothing. */
+static char *strip_item(char *to, const char *item, const char *end)
+{
+    const char *path, *name;
+
+    while (end > item && end[-1] == '/')
+        end--;
+    name = memrchr(item, '/', (size_t)(end - item));
+    if (name) {
+        path = path_of(item, ++name);
+        memmove(to, item, (size_t)(path - item));
+        to += path - item;
+    } else {
+        name = item;
+    }
+    memmove(to, name, (size_t)(end - name));
+    return to + (end - name);
+}
+
 /* A spec without its files' directories: "idx:/a/b/mnist,limit=5" gives "idx:mnist,limit=5". */
 static void strip_paths(char *value)
 {
     char *to = value;
 
-    for (char *item = value; *item;) {
-        size_t n = strcspn(item, ",");
-        char *end = item + n, *name = item, *colon = memchr(item, ':', n),
-             *equals = memchr(item, '=', n);
-        for (char *p = item; p < end; p++)
-            if (*p == '/')
-                name = p + 1;
-        char *path = colon && colon < name     ? colon + 1
-                     : equals && equals < name ? equals + 1
-                                               : item;
-        if (name == item)
-            path = name = item;
-        memmove(to, item, (size_t)(path - item));
-        to += path - item;
-        memmove(to, name, (size_t)(end - name));
-        to += end - name;
+    for (const char *item = value; *item;) {
+        const char *end = item + strcspn(item, ",");
+        to = strip_item(to, item, end);
         item = end;
         if (*item == ',')
             *to++ = *item++;
@@ -109,16 +127,23 @@ static int first_other(const uint64_t *x, int n)
     return 0;
 }
 
-/* Whom most others do not hold with; of two, nobody can say. */
+/* All others hold the same, and it does not. Of two, nobody can say. */
+static bool stands_alone(const uint64_t *x, int n, int i)
+{
+    uint64_t others = x[i ? 0 : 1];
+
+    for (int k = 0; k < n; k++)
+        if ((x[k] == others) == (k == i))
+            return false;
+    return n > 2;
+}
+
+/* -1: there is none; first_other tells two that differ. */
 static int odd_one(const uint64_t *x, int n)
 {
-    for (int i = 0; i < n; i++) {
-        int same = 0;
-        for (int k = 0; k < n; k++)
-            same += x[k] == x[i];
-        if (2 * same < n)
+    for (int i = 0; i < n; i++)
+        if (stands_alone(x, n, i))
             return i;
-    }
     return -1;
 }
 

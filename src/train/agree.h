@@ -19,13 +19,14 @@ typedef struct weir_content {
     const char *name; /* "training part" */
     uint64_t hash;
 } weir_content;
-/* WEIR_MISFIT names the first that is not, and the rank that stands alone with it, or two that
- * differ. All ranks list the same things. Costs eight bytes a thing and rank. [blocks] */
+/* WEIR_MISFIT names the first that is not, and the rank that stands alone with it, or (of two
+ * camps, or many) two that differ. All ranks list the same things. Costs eight bytes a thing and
+ * rank. [blocks] */
 weir_err weir_agree_contents(weir_group *, const weir_content *, int n, weir_arena *);
 
 /* Parameters that must be bitwise equal: WEIR_DIVERGED names the step, the first tensor that is
- * not, and the rank that stands alone with its values. Costs a hash of the parameters and eight
- * bytes a rank. [blocks] */
+ * not, and the rank that stands alone with its values, or two that differ. Costs a hash of the
+ * parameters and eight bytes a rank. [blocks] */
 typedef struct weir_replica {
     weir_coll_use *coll;
     weir_group *group;
