@@ -7,7 +7,9 @@
  *
  * A job's error ends what its line was doing, and not the line: jobs behind it are skipped, and
  * calls give the error, until whoever computes has decided what to do (leave, repeat, regroup) and
- * clears it. Then the line works as before.
+ * clears it. Then the line works as before; but collectives that some ranks have begun and others
+ * have not are numbered apart from there on, until a new generation of groups (net/mesh.h) has
+ * begun.
  *
  * The compute side is one thread at a time: ours (weir_comm_run), or one of a program that embeds
  * us (host.h). */

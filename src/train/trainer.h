@@ -123,7 +123,10 @@ weir_err weir_trainer_begin(weir_trainer *);
 weir_err weir_trainer_step(weir_trainer *, weir_step_report *whole);
 weir_err weir_trainer_flush(weir_trainer *, weir_step_report *whole);
 /* After a step that failed: takes back what is left of it, so that the next one repeats it. All
- * ranks that go on do so. */
+ * ranks that go on do so, and all have failed at the same collective: ranks number them as they go,
+ * and those that stopped at different ones would wait for, or take, each other's wrong messages.
+ * Where one rank failed by itself a new generation of groups comes first (net/mesh.h), whose
+ * numbers begin anew. */
 weir_err weir_trainer_rewind(weir_trainer *);
 /* Of the last step whose sums have come: under an exchange that drifts some steps back, until it is
  * settled. */
