@@ -52,11 +52,11 @@ typedef struct weir_result {
 } weir_result;
 
 const char *weir_version(void);
-/* Warnings, and what else WEIR_DEBUG asks for: called for every sentence, from any thread of the
- * library, one call at a time for each. `level` is 0 for an error, 1 for a warning, 2 and 3 for
- * more; `part` is what it is about ("net"). Nobody hears anything by default, and NULL makes it so
- * again. For the whole process: set it before the first run. What a run warns of is also an event
- * of it. */
+/* Warnings, and what else WEIR_DEBUG asks for, which is read here: called for every sentence, from
+ * any thread of the library, one call at a time for each. `level` is 0 for an error, 1 for a
+ * warning, 2 and 3 for more; `part` is what it is about ("net"). Nobody hears anything by default,
+ * and NULL makes it so again. For the whole process: set it before the first run. What a run warns
+ * of is also an event of it. */
 void weir_on_log(void (*hear)(void *arg, int level, const char *part, const char *text), void *arg);
 weir_err weir_run_new(weir_run **run);
 /* `key` is an option of `weir train` without its dashes. The value is copied. */

@@ -8,7 +8,6 @@
 #include <stdint.h>
 /* cmocka wants those first */
 #include "core/file.h"
-#include "core/log.h"
 #include "core/rng.h"
 #include "train/checkpoint.h"
 #include <cmocka.h>
@@ -193,14 +192,6 @@ static inline void spill(const char *path, const char *bytes, size_t n)
     assert_non_null(f);
     assert_int_equal(fwrite(bytes, 1, n, f), n);
     assert_int_equal(fclose(f), 0);
-}
-
-static inline int quiet(void **state)
-{
-    (void)state;
-    setenv("WEIR_DEBUG", "error", 1); /* thousands of warnings are expected */
-    weir_log_setup();
-    return 0;
 }
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, begin, end)

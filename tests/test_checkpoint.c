@@ -228,5 +228,5 @@ int main(void)
         CASE(scratch_is_dropped_with_other_workers),
     };
 
-    return cmocka_run_group_tests(tests, quiet, NULL);
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }

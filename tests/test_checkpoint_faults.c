@@ -284,5 +284,5 @@ int main(void)
         CASE(killed_while_saving),
     };
 
-    return cmocka_run_group_tests(tests, quiet, NULL);
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }

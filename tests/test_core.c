@@ -42,7 +42,9 @@ static void an_error_is_one_sentence_with_its_code(void **state)
     assert_string_equal(weir_why_text(), "again: rank 3: code 14");
     weir_fail(WEIR_INVALID, "name '%s'", "a\nb\033[31m\177");
     assert_string_equal(weir_why_text(), "name 'a?b?[31m?'");
-    check_fails(weir_fail_nomem(77), WEIR_FAILED, "77 bytes");
+    check_fails(weir_fail_nomem(77), WEIR_FAILED, "out of memory: 77 bytes were asked for");
+    assert_int_equal(weir_fail_nomem(0), WEIR_FAILED); /* whoever asked does not know */
+    assert_string_equal(weir_why_text(), "out of memory");
 }
 
 static void long_errors_are_cut_not_spilled(void **state)
@@ -129,7 +131,8 @@ static void take_down(void *arg, int level, const char *part, const char *text)
     snprintf(all + n, LOGGED - n, "%d %s: %s\n", level, part, text);
 }
 
-/* Nobody listens at first, and nobody afterwards. */
+/* Nobody listens at first, and nobody afterwards. Who begins to listen does so as WEIR_DEBUG says
+ * then. */
 static void the_log_obeys_level_and_parts(void **state)
 {
     static char text[LOGGED], words[4000];
@@ -142,7 +145,6 @@ static void the_log_obeys_level_and_parts(void **state)
     weir_log(WEIR_LOG_ERROR, "net", "hidden");
     assert_false(weir_log_on(WEIR_LOG_ERROR, "net"));
     weir_on_log(take_down, text);
-    weir_log_setup();
     weir_log(WEIR_LOG_INFO, "net", "shown %d", 1);
     weir_log(WEIR_LOG_INFO, "co", "hidden");
     weir_log(WEIR_LOG_INFO, "et", "hidden");
@@ -152,10 +154,10 @@ static void the_log_obeys_level_and_parts(void **state)
     weir_log(WEIR_LOG_ERROR, "coll", "broken");
     weir_log(WEIR_LOG_ERROR, "coll", "%s", words);
     setenv("WEIR_DEBUG", "loud", 1);
-    weir_log_setup();
+    weir_on_log(take_down, text);
     setenv("WEIR_DEBUG", "warn", 1);
     unsetenv("WEIR_NOBODY");
-    weir_log_setup();
+    weir_on_log(take_down, text);
     weir_log(WEIR_LOG_INFO, "net", "hidden");
     assert_true(weir_log_on(WEIR_LOG_WARN, "net") && !weir_log_on(WEIR_LOG_INFO, "net"));
     weir_on_log(NULL, NULL);

@@ -49,9 +49,9 @@ def mpicc(*options):
     return b''.join(subprocess.run(['mpicc', o], capture_output=True).stdout for o in options)
 
 
-def run(path, *args, cwd=None):
+def run(path, *args, **env):
     p = subprocess.run(
-        [path, *map(str, args)], capture_output=True, text=True, env=environment(), cwd=cwd
+        [path, *map(str, args)], capture_output=True, text=True, env=environment(**env)
     )
     assert p.returncode == 0, p.stdout + p.stderr
     return p.stdout, p.stderr
@@ -61,11 +61,18 @@ def run(path, *args, cwd=None):
 def test_nothing_is_printed(tmp_path):
     out, err = run(program(tmp_path), *SHORT, 'out', tmp_path / 'run')
     assert err == '' and out.count('event {') == 1 and 'nothing is compressed' in out
-    # resumed, with a log that somebody else keeps
-    out, err = run(tmp_path / 'e', 'resume', tmp_path / 'run')
-    assert err == '' and 'finished' in out
+    # resumed, with a log elsewhere
+    out, err = run(tmp_path / 'e', 'resume', tmp_path / 'run', 'log', tmp_path / 'log')
+    assert err == '' and 'finished' in out and 'finished' in (tmp_path / 'log').read_text()
 
 
 def test_who_listens_hears(tmp_path):
     out, err = run(program(tmp_path, '-DLISTEN'), *SHORT)
     assert err == '' and 'heard 1 train: --codec strom: nothing is compressed' in out
+    assert 'heard 2' not in out
+
+
+def test_who_listens_hears_what_weir_debug_asks_for(tmp_path):
+    out, err = run(program(tmp_path, '-DLISTEN'), *SHORT, WEIR_DEBUG='info,train', WEIR_DEBUGG='1')
+    assert err == '' and 'heard 2 train: rank and size by alone' in out
+    assert 'heard 1 env: the variable WEIR_DEBUGG is not known' in out

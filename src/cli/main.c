@@ -77,7 +77,6 @@ int main(int argc, char **argv)
 
     prepare_descriptors();
     weir_on_log(hear, NULL);
-    weir_log_setup();
     if (!strcmp(wanted, "--version") || !strcmp(wanted, "version"))
         return printf("weir %s\n", weir_version()), said(0);
     if (!strcmp(wanted, "--help") || !strcmp(wanted, "-h"))

@@ -47,7 +47,8 @@ weir_err weir_fail_in(weir_err code, const char *format, ...)
 
 weir_err weir_fail_nomem(size_t bytes)
 {
-    return weir_fail(WEIR_FAILED, "out of memory: %zu bytes were asked for", bytes);
+    return bytes ? weir_fail(WEIR_FAILED, "out of memory: %zu bytes were asked for", bytes)
+                 : weir_fail(WEIR_FAILED, "out of memory");
 }
 
 const char *weir_why_text(void) { return current()->text; }

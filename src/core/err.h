@@ -25,7 +25,7 @@ typedef struct weir_why {
 weir_err weir_fail(weir_err code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Puts "words: " in front of the sentence that is there. Returns `code` unchanged. */
 weir_err weir_fail_in(weir_err code, const char *format, ...) __attribute__((format(printf, 2, 3)));
-weir_err weir_fail_nomem(size_t bytes);
+weir_err weir_fail_nomem(size_t bytes); /* 0: nobody knows how many */
 /* The sentence of the last failure in this task; "" if there was none. */
 const char *weir_why_text(void);
 /* Makes `slot` the running task's slot and returns the one before. NULL: the thread's own. */

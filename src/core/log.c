@@ -35,30 +35,33 @@ static void warn_unknown(void)
     }
 }
 
-void weir_log_setup(void)
+/* WEIR_DEBUG, as it is now. */
+static void read_level(void)
 {
     const char *debug = getenv("WEIR_DEBUG");
+    size_t n = debug ? strcspn(debug, ",") : 0;
+    int level = 0;
 
-    if (debug) {
-        size_t n = strcspn(debug, ",");
-        int level = 0;
-        while (level < 4 &&
-               (strlen(level_name[level]) != n || strncmp(level_name[level], debug, n)))
-            level++;
-        if (level < 4)
-            setting.level = (weir_log_level)level;
-        snprintf(setting.parts, sizeof setting.parts, "%s", debug[n] ? debug + n : "");
-        if (level == 4)
-            weir_log(WEIR_LOG_WARN, "env", "WEIR_DEBUG=%s: the levels are warn, info and trace",
-                     debug);
-    }
-    warn_unknown();
+    setting.level = WEIR_LOG_WARN;
+    snprintf(setting.parts, sizeof setting.parts, "%s", debug ? debug + n : "");
+    if (!debug)
+        return;
+    while (level < 4 && (strlen(level_name[level]) != n || strncmp(level_name[level], debug, n)))
+        level++;
+    if (level < 4)
+        setting.level = (weir_log_level)level;
+    else
+        weir_log(WEIR_LOG_WARN, "env", "WEIR_DEBUG=%s: the levels are warn, info and trace", debug);
 }
 
 void weir_on_log(void (*hear)(void *, int, const char *, const char *), void *arg)
 {
     setting.hear = hear;
     setting.arg = arg;
+    if (!hear)
+        return;
+    read_level();
+    warn_unknown();
 }
 
 /* is `part` one of ",a,b,c"; an empty list names all */
