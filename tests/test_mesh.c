@@ -2,6 +2,7 @@
  * behind. */
 #include "net/mesh.h"
 #include "coll/coll.h"
+#include "coll/flight.h"
 #include "help_ranks.h"
 #include <setjmp.h>
 #include <stdarg.h>
@@ -192,11 +193,53 @@ static void somebody_leads(void **state)
     ranks_all_ok(&(ranks){.net = "zmq", .size = 4, .fn = lead_rank});
 }
 
+/* ---- where collectives are recorded ---- */
+
+static weir_err meet_all(weir_mesh *m)
+{
+    weir_coll_use ring;
+
+    WEIR_TRY(weir_coll_open("ring", &m->all, m->arena, &ring));
+    return weir_barrier(&ring, &m->all);
+}
+
+static weir_err record_rank(weir_net *net, void *arg)
+{
+    static const int some[] = {1, 2}, all[] = {0, 1, 2};
+    int me = weir_net_rank(net);
+    weir_flight flight = {0};
+    weir_mesh m;
+
+    (void)arg;
+    WEIR_TRY(weir_mesh_open(&m, net));
+    weir_mesh_record(&m, &flight);
+    WEIR_TRY(meet_all(&m));
+    if (me == 0) { /* it goes, and comes back */
+        weir_mesh_close(&m);
+    } else {
+        WEIR_TRY(weir_mesh_renew(&m, 1, some, 2));
+        WEIR_TRY(meet_all(&m));
+    }
+    WEIR_TRY(weir_mesh_renew(&m, 2, all, 3));
+    WEIR_TRY(meet_all(&m));
+    weir_mesh_close(&m);
+    CHECK(flight.entries == (me ? 3 : 2));
+    return WEIR_OK;
+}
+
+static void collectives_of_every_generation_are_recorded(void **state)
+{
+    (void)state;
+    ranks_all_ok(&(ranks){.net = "sim", .size = 3, .fn = record_rank});
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(ids_tell_groups_apart),
                                        cmocka_unit_test(machines), cmocka_unit_test(levels),
-                                       cmocka_unit_test(somebody_leads)};
+                                       cmocka_unit_test(somebody_leads),
+                                       cmocka_unit_test(
+                                           collectives_of_every_generation_are_recorded)};
 
     if (argc > 1)
         cmocka_set_test_filter(argv[1]);

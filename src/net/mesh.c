@@ -51,6 +51,7 @@ static weir_err make(weir_mesh *m, const int *members, int count)
         return err;
     }
     m->same = &m->all;
+    m->all.flight = m->flight;
     choose_leader(m);
     return WEIR_OK;
 }
@@ -84,6 +85,12 @@ weir_err weir_mesh_lead(weir_mesh *m, int rank)
     m->asked = rank;
     choose_leader(m);
     return WEIR_OK;
+}
+
+void weir_mesh_record(weir_mesh *m, struct weir_flight *flight)
+{
+    m->flight = flight;
+    m->all.flight = flight;
 }
 
 /* ---- machines ---- */

@@ -46,6 +46,8 @@ typedef struct weir_mesh {
     weir_arena *arena; /* of this generation; NULL: this rank is in none */
     weir_group all, *same;
     int asked; /* the rank that was asked to lead; -1: none was */
+    /* where collectives of all generations are recorded (coll/flight.h); NULL: nowhere */
+    struct weir_flight *flight;
 } weir_mesh;
 
 /* Everybody, in the net's generation. */
@@ -60,6 +62,8 @@ void weir_mesh_close(weir_mesh *);
 /* From now on this rank leads, in every generation that it is in; -1: the lowest. The same on all
  * members. */
 weir_err weir_mesh_lead(weir_mesh *, int rank);
+/* From now on collectives are recorded there, in every generation that this rank is in. */
+void weir_mesh_record(weir_mesh *, struct weir_flight *);
 
 /* The members of a group, machine by machine. */
 typedef struct weir_machines {

@@ -238,6 +238,8 @@ static weir_err open_replica(weir_trainer *t)
 
 weir_err weir_trainer_enter(weir_trainer *t)
 {
+    weir_flight *flight;
+
     t->net = weir_comm_net(t->comm);
     t->line = weir_comm_line(t->comm);
     t->rt = weir_net_rt(t->net);
@@ -247,8 +249,9 @@ weir_err weir_trainer_enter(weir_trainer *t)
     t->dry = weir_net_dry(t->net);
     WEIR_TRY(weir_mesh_open(&t->mesh, t->net));
     WEIR_TRY(weir_mesh_lead(&t->mesh, (int)t->set->leader));
-    if (!(t->mesh.all.flight = WEIR_NEW(t->arena, weir_flight, 1)))
-        return weir_fail_nomem(sizeof *t->mesh.all.flight);
+    if (!(flight = WEIR_NEW(t->arena, weir_flight, 1)))
+        return weir_fail_nomem(sizeof *flight);
+    weir_mesh_record(&t->mesh, flight);
     return WEIR_OK;
 }
 
