@@ -30,8 +30,7 @@ typedef struct run {
     const char *const *option; /* pairs, ended by NULL */
     fault fault;
     /* out */
-    uint64_t hash[RANKS], carried[RANKS];
-    uint64_t reports[RANKS];
+    uint64_t hash[RANKS], reports[RANKS];
     double sent[RANKS];
 } run;
 
