@@ -153,6 +153,8 @@ def test_warnings_are_errors_for_developers_only():
         (['build/release/weir'], False),
         (['build/release/weir', 'WERROR=1'], True),
         (['tests'], True),
+        (['test'], False),
+        (['test', 'WERROR=1'], True),
     ):
         commands = compiled(*goal)
         assert commands and all((' -Werror ' in c) == errors for c in commands), goal
