@@ -1,6 +1,7 @@
 """What a run leaves: its log, its config, its checkpoints; and what it leaves alone."""
 import json, os, shutil, signal, socket, subprocess, time
 import pytest
+from help_runs import steps_logged
 from weirlib import (
     SMALL,
     WEIR,
@@ -171,7 +172,7 @@ def running():
 
     def one(out, *args):
         begun.append(start('train', *args, '--out', out))
-        wait_for(lambda: (out / 'log.jsonl').exists() and len(events(out, 'step')) > 2)
+        steps_logged(out, 2)
         return begun[-1]
 
     yield one
@@ -240,6 +241,19 @@ def test_resuming_what_is_no_run(tmp_path, what):
     says = dict(nosuch='no such directory', empty='no run in it')[what]
     fails(2, 'train', '--resume', tmp_path / what, '--quiet', says=[says, what])
     assert os.listdir(tmp_path) == ['empty'] and not os.listdir(tmp_path / 'empty')
+
+
+@pytest.mark.mended
+def test_a_config_that_cannot_be_read(tmp_path):
+    """it is told by the option that asked for it"""
+    train(tmp_path / 'run', *TINY)
+    (tmp_path / 'run/config').unlink()
+    (tmp_path / 'run/config').mkdir()
+    said = fails(
+        2, 'train', '--resume', tmp_path / 'run', says=[f'--resume: {tmp_path}/run/config']
+    )
+    assert '--config' not in said
+    fails(2, 'train', '--config', tmp_path / 'no.conf', says=[f'--config: {tmp_path}/no.conf'])
 
 
 @pytest.mark.mended

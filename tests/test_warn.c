@@ -2,6 +2,7 @@
 #include "train/warn.h"
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 #include <cmocka.h>
 
@@ -83,9 +84,30 @@ static void optimisers(void **state)
     }
 }
 
+/* None is lost without a word. */
+static void more_than_fit_are_counted(void **state)
+{
+    weir_warned w = {0};
+    char last[40];
+
+    (void)state;
+    for (int i = 0; i < WEIR_WARNED; i++)
+        weir_warned_add(&w, "warning %d", i);
+    assert_int_equal(w.n, WEIR_WARNED);
+    snprintf(last, sizeof last, "warning %d", WEIR_WARNED - 1);
+    for (int more = 1; more < 4; more++) {
+        weir_warned_add(&w, "another");
+        assert_int_equal(w.n, WEIR_WARNED + 1);
+        assert_string_equal(w.text[WEIR_WARNED - 1], last);
+        assert_int_equal(w.text[WEIR_WARNED][4] - '0', more);
+        assert_non_null(strstr(w.text[WEIR_WARNED], "more, for which there was no room"));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(facts), cmocka_unit_test(short_runs),
-                                       cmocka_unit_test(optimisers)};
+                                       cmocka_unit_test(optimisers),
+                                       cmocka_unit_test(more_than_fit_are_counted)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -68,7 +68,8 @@ weir_err weir_rundir_take(weir_rundir *d, weir_warned *warned)
     if (!d->set->out || stat(d->set->out, &st) || !S_ISDIR(st.st_mode))
         return WEIR_OK;
     WEIR_TRY(refuse_run(d->set));
-    return lock(d, warned);
+    WEIR_TRY(lock(d, warned));
+    return refuse_run(d->set); /* whoever had it until now may have saved since we looked */
 }
 
 void weir_rundir_leave(weir_rundir *d)

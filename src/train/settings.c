@@ -229,14 +229,16 @@ static weir_err read_text(weir_settings *s, char *text, const char *path, const 
     return err;
 }
 
-static weir_err read_file(weir_settings *s, const char *path, const char *const *skip)
+/* option: the one by which the user asked for it. */
+static weir_err read_file(weir_settings *s, const char *option, const char *path,
+                          const char *const *skip)
 {
     char *text;
     size_t n;
     weir_err err;
 
     if (weir_file_read(path, 1 << 20, &text, &n))
-        return weir_fail(WEIR_USAGE, "--config: %s", weir_why_text());
+        return weir_fail(WEIR_USAGE, "%s: %s", option, weir_why_text());
     err = strlen(text) != n ? weir_fail(WEIR_USAGE, "%s: a zero byte in a config file", path)
                             : read_text(s, text, path, skip);
     free(text);
@@ -253,7 +255,10 @@ weir_err weir_settings_parse(const char *text, weir_arena *arena, weir_settings 
     return read_text(s, copy, "the settings of a checkpoint", NULL);
 }
 
-weir_err weir_settings_read(weir_settings *s, const char *path) { return read_file(s, path, NULL); }
+weir_err weir_settings_read(weir_settings *s, const char *path)
+{
+    return read_file(s, "--config", path, NULL);
+}
 
 static weir_err no_run(const char *dir)
 {
@@ -288,7 +293,7 @@ weir_err weir_settings_resume(weir_settings *s)
     bool said = weir_settings_given(s, "workers");
     if (!weir_settings_given(s, "model"))
         WEIR_TRY(weir_run_model_find(dir, s->arena, &s->model_copy));
-    WEIR_TRY(read_file(s, path, not_kept));
+    WEIR_TRY(read_file(s, "--resume", path, not_kept));
     /* as many as before, unless whoever starts the ranks, or the world, says how many: that is no
      * contradiction */
     if (!said)

@@ -9,8 +9,12 @@ void weir_warned_add(weir_warned *w, const char *format, ...)
 {
     va_list list;
 
-    if (w->n == WEIR_WARNED)
+    if (w->n >= WEIR_WARNED) {
+        w->n = WEIR_WARNED + 1;
+        snprintf(w->text[WEIR_WARNED], WEIR_WHY_MAX, "and %d more, for which there was no room",
+                 ++w->more);
         return;
+    }
     va_start(list, format);
     vsnprintf(w->text[w->n++], WEIR_WHY_MAX, format, list);
     va_end(list);

@@ -5,11 +5,13 @@
 #include "codec/codec.h"
 #include "optim/optim.h"
 
-/* What is to be said once there is somebody to say it to; more than fit are left out. */
-enum { WEIR_WARNED = 8 };
+/* What is to be said once there is somebody to say it to. A run that goes on has eight things to
+ * say at most (of its lock, model file, both parts and their words, progress and rate); of more
+ * than fit the last text tells how many they were. */
+enum { WEIR_WARNED = 12 };
 typedef struct weir_warned {
-    int n;
-    char text[WEIR_WARNED][WEIR_WHY_MAX];
+    int n, more; /* more: that did not fit */
+    char text[WEIR_WARNED + 1][WEIR_WHY_MAX];
 } weir_warned;
 void weir_warned_add(weir_warned *, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
