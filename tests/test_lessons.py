@@ -110,6 +110,9 @@ def test_a_lone_test_part(tmp_path, kind):
     for f in [*at.glob('*train*'), *at.glob('data_batch*')]:
         f.unlink()
     assert same(evaluated(tmp_path / 'run'), tmp_path / 'run')
+    assert (
+        weir('eval', tmp_path / 'run', '--batch', 3)[1] == ''
+    )  # it is the run's, and nothing else
     # options without which it would mean something else are the run's
     assert same(evaluated(tmp_path / 'run', '--data', f'{kind}:{at}'), tmp_path / 'run')
 
@@ -144,6 +147,31 @@ def test_a_lone_file_that_the_run_knows(tmp_path):
         with open(copy, 'ab') as f:
             f.write(path.read_bytes()[:2])
         assert evaluated(out, '--data', f'{kind}:{copy}')[2] > 8 * tail[2]
+
+
+@pytest.mark.mended
+@pytest.mark.parametrize('kind', ['csv', 'text', 'tokens'])
+def test_a_lone_file_of_the_run_that_changed(tmp_path, kind):
+    """all of it is the test part then, with what was trained on: it is said, but not of others"""
+    path, net = tmp_path / 'data', model(tmp_path, LINE if kind == 'csv' else TEXT)
+    data = f'{kind}:{path}' + ('' if kind == 'csv' else ',length=5')
+    if kind == 'csv':
+        table(path)
+    elif kind == 'text':
+        words(path)
+    else:
+        path.write_bytes(struct.pack('<400H', *(i * 7 % 30 for i in range(400))))
+    train(tmp_path / 'run', '--model', net, '--data', data, *SHORT)
+    assert 'part' not in weir('eval', tmp_path / 'run')[1]
+    was = path.read_bytes()
+    path.write_bytes(was + (was.splitlines(True)[-1] if kind == 'csv' else was[-2:]))
+    (tmp_path / 'copy').write_bytes(path.read_bytes())
+    for args in ([], ['--data', data]):
+        err = weir('eval', tmp_path / 'run', *args)[1]
+        assert 'the test part is not the one that the run had when it was saved' in err
+        assert 'what it was trained on may be part of it' in err
+    other = data.replace(str(path), str(tmp_path / 'copy'))
+    assert 'part' not in weir('eval', tmp_path / 'run', '--data', other)[1]
 
 
 def test_options_that_bind(tmp_path, textual):
@@ -201,6 +229,12 @@ def test_a_text_that_grew_before_going_on(tmp_path, textual):
 def test_nothing_is_said_of_the_same_data(tmp_path, tabled):
     train(tabled, '--resume', tabled, '--steps', 30)
     assert not [e for e in events(tabled, 'warning') if 'part' in e['what']]
+
+
+def test_nothing_is_said_of_the_same_text_in_another_batch(tmp_path, textual):
+    """it has other windows"""
+    train(textual, '--resume', textual, '--steps', 30, '--batch', 8)
+    assert not [e for e in events(textual, 'warning') if 'part' in e['what']]
 
 
 # ---- what a checkpoint says ----

@@ -362,6 +362,71 @@ def test_a_run_goes_on_from_another_directory(tmp_path, monkeypatch, data, net, 
 
 
 @pytest.mark.mended
+def test_a_run_goes_on_where_its_paths_do_not_hold(tmp_path, monkeypatch):
+    """on another machine, say: the same names from here, or beside the run"""
+    there, moved = project(tmp_path / 'p/q'), tmp_path / 'r'
+    monkeypatch.chdir(tmp_path / 'p')
+    args = ['--data', 'csv:q/t.csv', '--model', 'q/sub/table.net', *SHORT]
+    train('q/whole', *args, '--steps', 9)
+    train('q/run', *args, '--steps', 3)
+    before = weir('eval', 'q/run')[0]
+    monkeypatch.chdir(tmp_path)
+    shutil.move(there, moved)
+    for here, found in ((moved, 't.csv'), (tmp_path, moved / 't.csv')):
+        monkeypatch.chdir(here)
+        said, err = weir('eval', moved / 'run')
+        assert said == before and f'data csv:{there}/t.csv: it is not there; csv:{found} is' in err
+    weir('train', '--resume', moved / 'run', '--steps', 6, '--quiet')
+    assert f'data csv:{moved}/t.csv' in (moved / 'run/config').read_text().splitlines()
+    assert 'it is not there' in events(moved / 'run', 'warning')[0]['what']
+    monkeypatch.chdir(moved)
+    _, err = train('run', '--resume', 'run', '--steps', 9)
+    assert 'not there' not in err and result('run') == result('whole')
+
+
+@pytest.mark.mended
+def test_what_only_has_the_name_of_its_data_is_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(project(tmp_path / 'p'))
+    train('run', '--data', 'csv:t.csv', '--model', 'sub/table.net', '--steps', 3, *SHORT)
+    monkeypatch.chdir(project(tmp_path / 'other'))
+    shutil.move(tmp_path / 'p/t.csv', 'kept.csv')
+    rows = (tmp_path / 'other/t.csv').read_text()
+    (tmp_path / 'other/t.csv').write_text(rows.replace('6,4,', '6,4.5,'))
+    config = (tmp_path / 'p/run/config').read_text()
+    for command in (['train', '--quiet', '--steps', 5, '--resume'], ['eval']):
+        says = [
+            'p/t.csv: it is not there',
+            'csv:t.csv is not what the run was trained on',
+            '--data',
+        ]
+        fails(17, *command, tmp_path / 'p/run', says=says)
+    assert (tmp_path / 'p/run/config').read_text() == config
+    weir('train', '--resume', tmp_path / 'p/run', '--steps', 5, '--data', 'csv:kept.csv', '--quiet')
+
+
+def test_ranks_that_keep_the_data_elsewhere_go_on(tmp_path):
+    """each has a copy under the same name in a directory of its own, as in homes that differ"""
+    homes = [project(tmp_path / name) for name in ('a', 'b')]
+    common = ['--model', 'sub/table.net', '--data', 'csv:t.csv', *SHORT]
+
+    def ranks(*args, outs=([], [])):
+        at = f'127.0.0.1:{port()}'
+        name = ['--size', 2, '--rendezvous', at, '--quiet', '--timeout', 20]
+        all = [start('train', *args, *outs[r], '--rank', r, *name, cwd=homes[r]) for r in (0, 1)]
+        for p in all:
+            _, err = p.communicate(timeout=60)
+            assert p.returncode == 0, err
+
+    ranks(*common, '--steps', 6, outs=(['--out', 'whole'], []))
+    ranks(*common, '--steps', 3, outs=(['--out', 'run'], []))
+    shutil.move(homes[0], tmp_path / 'c')  # so that nobody sees the leader's
+    homes[0] = tmp_path / 'c'
+    shutil.copytree(homes[0] / 'run', homes[1] / 'run', symlinks=True)
+    ranks('--resume', 'run', '--steps', 6)
+    assert result(homes[0] / 'run') == result(homes[0] / 'whole')
+
+
+@pytest.mark.mended
 @pytest.mark.parametrize('change', ['edited', 'deleted'])
 @pytest.mark.parametrize('workers', [1, 2])
 def test_a_model_file_that_changes_under_its_run(tmp_path, monkeypatch, change, workers):

@@ -325,16 +325,16 @@ bool weir_plug_given(const weir_plug *p, const char *spec, const char *key)
     return false;
 }
 
-/* ---- paths that hold from everywhere ---- */
+/* ---- other paths ---- */
 
-/* Writes the item that says this path, whose brackets are off. Commas want brackets, an = wants the
- * key. */
-static bool write_path(FILE *f, const weir_opt *o, bool keyed, const char *dir, const char *path,
-                       int n)
+enum { LONGEST = 8192 };
+
+/* Writes the item that says this path. Commas want brackets, an = wants the key. */
+static bool write_path(FILE *f, const weir_opt *o, bool keyed, const char *path)
 {
-    char item[8400];
-    const char *slash = dir[strlen(dir) - 1] == '/' ? "" : "/", *whole = item + 1;
-    int len = snprintf(item, sizeof item, "[%s%s%.*s]", dir, slash, n, path);
+    char item[LONGEST + 4];
+    const char *whole = item + 1;
+    int len = snprintf(item, sizeof item, "[%s]", path);
 
     if (len + 1 >= (int)sizeof item || strchr(item, '\n'))
         return false;
@@ -352,30 +352,40 @@ static bool write_path(FILE *f, const weir_opt *o, bool keyed, const char *dir, 
     return true;
 }
 
+typedef struct rewriting {
+    const weir_plug *plug;
+    weir_plug_path path;
+    void *arg;
+} rewriting;
+
 /* One item, from behind its ':' or ','; *next is what follows. */
-static bool write_item(FILE *f, const weir_plug *p, const char *dir, const char *item,
-                       const char **next)
+static bool write_item(FILE *f, const rewriting *r, const char *item, const char **next)
 {
-    size_t n = strcspn(item, "=,");
+    size_t n = strcspn(item, "=,"), len = 0;
     bool keyed = item[n] == '=' && *item != '[';
-    const weir_opt *o = keyed ? find_option(p->options, item, n) : bare_option(p->options);
+    const weir_opt *o =
+        keyed ? find_option(r->plug->options, item, n) : bare_option(r->plug->options);
     const char *value = keyed ? item + n + 1 : item;
+    char path[LONGEST], other[LONGEST];
 
     if (!o)
         return false;
     n = o->rest ? strlen(value) : value_length(value);
     *next = value + n;
     bool wrapped = n >= 2 && value[0] == '[' && value[n - 1] == ']';
-    const char *path = value + wrapped;
-    n -= wrapped ? 2 : 0;
-    if (o->path && n && *path != '/')
-        return write_path(f, o, keyed, dir, path, (int)n);
+    if (o->path && n < sizeof path) {
+        snprintf(path, sizeof path, "%.*s", (int)n - 2 * wrapped, value + wrapped);
+        len = path[0] ? r->path(r->arg, path, other, sizeof other) : 0;
+    }
+    if (len)
+        return len < sizeof other && write_path(f, o, keyed, other);
     fprintf(f, "%.*s", (int)(*next - item), item);
     return true;
 }
 
-char *weir_plug_spec_from(const weir_plug *p, const char *spec, const char *dir)
+char *weir_plug_spec_paths(const weir_plug *p, const char *spec, weir_plug_path path, void *arg)
 {
+    const rewriting r = {p, path, arg};
     const char *at = spec + strcspn(spec, ":");
     char *text = NULL;
     size_t n = 0;
@@ -387,12 +397,24 @@ char *weir_plug_spec_from(const weir_plug *p, const char *spec, const char *dir)
     fprintf(f, "%.*s", (int)(at - spec), spec);
     while (whole && *at) {
         fputc(*at, f);
-        whole = write_item(f, p, dir, at + 1, &at);
+        whole = write_item(f, &r, at + 1, &at);
     }
     if (!fclose(f) && whole)
         return text;
     free(text);
     return NULL;
+}
+
+static size_t path_from(void *dir, const char *path, char *to, size_t room)
+{
+    const char *from = *(const char **)dir, *slash = from[strlen(from) - 1] == '/' ? "" : "/";
+
+    return *path == '/' ? 0 : (size_t)snprintf(to, room, "%s%s%s", from, slash, path);
+}
+
+char *weir_plug_spec_from(const weir_plug *p, const char *spec, const char *dir)
+{
+    return weir_plug_spec_paths(p, spec, path_from, &dir);
 }
 
 /* ---- showing and checking ---- */

@@ -58,9 +58,13 @@ weir_err weir_plug_make(const weir_plug *, const char *axis, const char *spec, w
                         void **self);
 /* Whether a spec that weir_plug_make has taken says this option itself. */
 bool weir_plug_given(const weir_plug *, const char *spec, const char *key);
-/* The spec with its relative paths put behind `dir`, which is absolute; malloc'ed. NULL: a spec
- * cannot say them (a line break; a comma and brackets without a partner), it is not one, or there
- * is no memory. */
+/* Writes another path in place of this one, and gives how long it is, as snprintf does; 0: it
+ * stays. */
+typedef size_t (*weir_plug_path)(void *arg, const char *path, char *to, size_t room);
+/* The spec with other paths; malloc'ed. NULL: a spec cannot say them (a line break; a comma and
+ * brackets without a partner), it is not one, or there is no memory. */
+char *weir_plug_spec_paths(const weir_plug *, const char *spec, weir_plug_path, void *arg);
+/* The same: relative paths are put behind `dir`, which is absolute. */
 char *weir_plug_spec_from(const weir_plug *, const char *spec, const char *dir);
 /* Fills the options of `at` with their defaults; then one of them by name (what config files and
  * flags use). */

@@ -165,15 +165,57 @@ uint64_t weir_data_hash(weir_data_use *use, weir_data_part part)
     return use->hash[part];
 }
 
-char *weir_data_spec_from(const char *spec, const char *dir)
+/* ---- paths that hold from elsewhere ---- */
+
+static const weir_plug *find_kind(const char *spec)
 {
     const named *set = find_named(spec);
     const weir_plug *plug;
-    char *text = NULL;
 
-    if (!weir_plug_find(weir_datas, "data", set ? set->kind : spec, &plug))
-        text = weir_plug_spec_from(plug, spec, dir);
+    return weir_plug_find(weir_datas, "data", set ? set->kind : spec, &plug) ? NULL : plug;
+}
+
+char *weir_data_spec_from(const char *spec, const char *dir)
+{
+    const weir_plug *plug = find_kind(spec);
+    char *text = plug ? weir_plug_spec_from(plug, spec, dir) : NULL;
+
     return text ? text : strdup(spec);
+}
+
+typedef struct nearby {
+    const char *beside;
+    bool found;
+} nearby;
+
+static size_t path_near(void *arg, const char *path, char *to, size_t room)
+{
+    nearby *near = arg;
+    const char *const dir[] = {"", near->beside};
+
+    if (weir_path_exists(path))
+        return 0;
+    for (const char *rest = path; rest; rest = strchr(rest, '/')) {
+        rest += strspn(rest, "/");
+        for (int i = 0; i < 2 && *rest; i++) {
+            size_t n = (size_t)snprintf(to, room, "%s%s%s", dir[i], i ? "/" : "", rest);
+            if (n < room && weir_path_exists(to))
+                return near->found = true, n;
+        }
+    }
+    return 0;
+}
+
+char *weir_data_spec_near(const char *spec, const char *beside)
+{
+    const weir_plug *plug = find_kind(spec);
+    nearby near = {.beside = beside};
+    char *text = plug ? weir_plug_spec_paths(plug, spec, path_near, &near) : NULL;
+
+    if (near.found)
+        return text;
+    free(text);
+    return NULL;
 }
 
 /* ---- batches ---- */

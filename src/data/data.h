@@ -109,6 +109,10 @@ weir_err weir_data_learn(weir_data_use *use, const char *text, weir_arena *);
 /* The spec with its relative paths put behind `dir`, which is absolute; names of sets stay, and so
  * does what a spec cannot say. Malloc'ed; NULL: no memory. */
 char *weir_data_spec_from(const char *spec, const char *dir);
+/* The spec with other paths where there is nothing any more: what lies under a path's last names,
+ * as many of them as can be, from the current directory or from `beside`. Malloc'ed; NULL: nothing
+ * of the kind is there, or no memory. */
+char *weir_data_spec_near(const char *spec, const char *beside);
 /* The sets that are known by name, for `weir list`. */
 void weir_data_print_sets(FILE *);
 /* Memory for `room` samples of these facts. */

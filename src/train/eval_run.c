@@ -1,9 +1,12 @@
 /* eval_run.c - the test part by the weights of a checkpoint. */
 #include "train/checkpoint.h"
 #include "train/run.h"
+#include "train/run_data.h"
 #include "train/run_model.h"
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef struct evaluating {
     const char *checkpoint;
@@ -35,6 +38,24 @@ static weir_err take_model(evaluating *e, const char *path, const char *model)
     e->set.model = model;
     snprintf(dir, sizeof dir, "%s/..", path);
     return weir_run_model_find(dir, e->arena, &e->set.model_copy);
+}
+
+/* The run's own data, unless the user names others: by another path, or with other options. */
+static weir_err take_data(evaluating *e, weir_trainer *t, const char *path, const char *data)
+{
+    char dir[WEIR_CHECKPOINT_PATH + 4], *named;
+
+    snprintf(dir, sizeof dir, "%s/..", path);
+    t->own_data = !e->set.data;
+    if (!e->set.data) {
+        e->set.data = data;
+        return weir_run_data_find(&e->set, dir);
+    }
+    if (!(named = weir_settings_data(&e->set)))
+        return weir_fail_nomem(0);
+    t->own_data = !strcmp(named, data);
+    free(named);
+    return WEIR_OK;
 }
 
 /* By what the run learnt. A checkpoint of an older weir does not say it. */
@@ -98,8 +119,7 @@ static weir_err evaluate(evaluating *e, weir_trainer *t)
     WEIR_TRY(weir_checkpoint_peek(path, e->arena, &info));
     if (!e->set.model)
         WEIR_TRY(take_model(e, path, info.model));
-    if (!e->set.data)
-        e->set.data = info.data;
+    WEIR_TRY(take_data(e, t, path, info.data));
     if (!weir_settings_given(&e->set, "batch")) /* texts are cut in as many streams */
         take_batch(info.settings, &e->set.batch);
     e->set.steps = 1;
@@ -137,6 +157,7 @@ static weir_err rank_main(weir_net *net, void *arg)
 weir_err weir_eval_run(const char *checkpoint, const weir_settings *set,
                        const weir_rank_info *rank_info, weir_warned *warned, weir_result *result)
 {
+    char from[PATH_MAX];
     evaluating e = {.checkpoint = checkpoint,
                     .set = *set,
                     .rank_info = rank_info,
@@ -146,6 +167,8 @@ weir_err weir_eval_run(const char *checkpoint, const weir_settings *set,
 
     if (!e.arena)
         return weir_fail_nomem(0);
+    if (getcwd(from, sizeof from) && from[0] == '/')
+        e.set.from = from;
     weir_err err = weir_net_run(set->net, rank_info, rank_main, &e);
     weir_arena_free(e.arena);
     return err;

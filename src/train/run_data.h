@@ -4,8 +4,12 @@
 #define WEIR_TRAIN_RUN_DATA_H
 #include "train/trainer.h"
 
+/* The settings' data are as the run in this directory kept them. Where a path of them is not there,
+ * as the run was begun elsewhere, the same names are looked for from the current directory and
+ * beside the run. */
+weir_err weir_run_data_find(weir_settings *, const char *run);
 /* Opens t->data. Ranks whose settings, model file or data differ: WEIR_MISFIT on all of them. The
  * leader of a run that saves has t->lessons then; data that are not those the run was trained on so
- * far are warned of. [all ranks] */
+ * far are warned of, but refused where they were only found (WEIR_INVALID). [all ranks] */
 weir_err weir_run_data_open(weir_trainer *);
 #endif

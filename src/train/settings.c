@@ -6,6 +6,7 @@
 #include "nn/zoo.h"
 #include "train/checkpoint.h"
 #include "train/refuse.h"
+#include "train/run_data.h"
 #include "train/run_model.h"
 #include <stdlib.h>
 #include <string.h>
@@ -290,10 +291,12 @@ weir_err weir_settings_resume(weir_settings *s)
     snprintf(path, sizeof path, "%s/config", dir);
     if (!weir_path_exists(path))
         return one || weir_checkpoint_any(s->resume) ? WEIR_OK : no_run(s->resume);
-    bool said = weir_settings_given(s, "workers");
+    bool said = weir_settings_given(s, "workers"), data = weir_settings_given(s, "data");
     if (!weir_settings_given(s, "model"))
         WEIR_TRY(weir_run_model_find(dir, s->arena, &s->model_copy));
     WEIR_TRY(read_file(s, "--resume", path, not_kept));
+    if (!data)
+        WEIR_TRY(weir_run_data_find(s, dir));
     /* as many as before, unless whoever starts the ranks, or the world, says how many: that is no
      * contradiction */
     if (!said)

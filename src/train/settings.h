@@ -17,6 +17,9 @@ typedef struct weir_settings {
     bool quiet, exact, insecure;
     /* the run's own copy of the model, for one that goes on; NULL: the file that `model` names */
     const char *model_copy;
+    /* of a run that goes on elsewhere: the data as it kept them, where they are no more, and `data`
+     * is where they were found; NULL: they are where they were */
+    const char *data_kept;
     const char *from;  /* where relative paths begin, absolute; NULL: they are kept as given */
     weir_arena *arena; /* of the texts above */
     uint64_t given;    /* bit i: option i of the table was set by the user */

@@ -73,6 +73,7 @@ typedef struct weir_trainer {
     /* what a run's data taught it: one that goes on or is evaluated. NULL: today's data teach */
     const char *learnt, *learnt_at; /* and the checkpoint that says so */
     bool test_only;                 /* with it: no training part is needed */
+    bool own_data;                  /* and nobody asked for other data than the run's */
     const char *lessons;            /* what checkpoints say; NULL: there will be none here */
     weir_sample_plan plan;
     weir_loader *loader;

@@ -5,8 +5,8 @@
 #include "codec/codec.h"
 #include "optim/optim.h"
 
-/* What is to be said once there is somebody to say it to. A run that goes on has eight things to
- * say at most (of its lock, model file, both parts and their words, progress and rate); of more
+/* What is to be said once there is somebody to say it to. A run that goes on has nine things to say
+ * at most (of its lock, model file, data, both parts and their words, progress and rate); of more
  * than fit the last text tells how many they were. */
 enum { WEIR_WARNED = 12 };
 typedef struct weir_warned {
