@@ -3,7 +3,7 @@ import re
 from linting.tree import Fault
 
 KINDS = ('call',)
-WORLD = r'core/(task|fibre)\.c|net/\w+\.[ch]'
+WORLD = r'core/(task|fifo|fibre)\.c|net/\w+\.[ch]'
 CLOCKS = (
     'clock_gettime|clock_nanosleep|gettimeofday|time|clock|nanosleep|usleep|sleep|timerfd_' + r'\w+'
 )

@@ -162,15 +162,23 @@ static weir_err encode(void *self, weir_when when, weir_feed *f, void *msg, size
     return WEIR_OK;
 }
 
+static weir_err check_length(const powersgd *s, int round, size_t len)
+{
+    size_t wanted = s->floats[round] * sizeof(float);
+
+    return len == wanted
+               ? WEIR_OK
+               : weir_fail(WEIR_INVALID, "a message of %zu bytes came where %zu were expected", len,
+                           wanted);
+}
+
 static weir_err absorb(void *self, weir_when when, const void *sum, size_t len)
 {
     powersgd *s = self;
     const float *from = sum;
 
     (void)when;
-    if (len != s->floats[0] * sizeof *from)
-        return weir_fail(WEIR_INVALID, "a message of %zu bytes came where %zu were expected", len,
-                         s->floats[0] * sizeof *from);
+    WEIR_TRY(check_length(s, 0, len));
     for (int v = 0; v < s->bucket->views; v++) {
         thin *t = &s->thin[v];
         size_t n = t->rank ? t->rank * t->rows : t->rows * t->cols;
@@ -188,9 +196,7 @@ static weir_err decode(void *self, weir_when when, const void *msg, size_t len, 
     const float *from = msg;
 
     (void)when;
-    if (len != s->floats[1] * sizeof *from)
-        return weir_fail(WEIR_INVALID, "a message of %zu bytes came where %zu were expected", len,
-                         s->floats[1] * sizeof *from);
+    WEIR_TRY(check_length(s, 1, len));
     for (int v = 0; v < s->bucket->views; v++) {
         thin *t = &s->thin[v];
         if (!t->rank) {

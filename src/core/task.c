@@ -1,6 +1,6 @@
-/* task.c - real threads, CLOCK_MONOTONIC, and queues of a mutex and a condition. */
+/* task.c - real threads, CLOCK_MONOTONIC, and queues that threads wait on. */
 #include "core/task.h"
-#include <errno.h>
+#include "core/fifo.h"
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -119,103 +119,63 @@ static weir_err join(weir_task *task)
 
 typedef struct queue {
     weir_queue queue; /* first */
-    pthread_mutex_t lock;
-    pthread_cond_t filled;
-    bool shut;
-    int room, count, first;
-    void *item[];
+    weir_fifo fifo;
 } queue;
 
 static weir_err make(weir_rt *rt, int room, weir_queue **out)
 {
-    size_t bytes = sizeof(queue) + (size_t)room * sizeof(void *);
-    queue *q = room > 0 ? calloc(1, bytes) : NULL;
-    pthread_condattr_t attr;
+    queue *q = calloc(1, sizeof *q);
+    weir_err err;
 
-    if (room <= 0)
-        return weir_fail(WEIR_FAILED, "a queue has room for one item at least, not %d", room);
     if (!q)
-        return weir_fail_nomem(bytes);
+        return weir_fail_nomem(sizeof *q);
+    if ((err = weir_fifo_open(&q->fifo, room)))
+        return free(q), err;
     q->queue.rt = rt;
-    q->room = room;
-    pthread_mutex_init(&q->lock, NULL);
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&q->filled, &attr);
-    pthread_condattr_destroy(&attr);
     *out = &q->queue;
     return WEIR_OK;
 }
 
 static weir_err put(weir_queue *base, void *item)
 {
-    queue *q = (queue *)base;
-    weir_err err = WEIR_OK;
+    weir_fifo *f = &((queue *)base)->fifo;
+    weir_err err;
 
-    pthread_mutex_lock(&q->lock);
-    if (q->shut)
-        err = WEIR_SHUT;
-    else if (q->count == q->room)
-        err = WEIR_BIG;
-    else
-        q->item[(q->first + q->count++) % q->room] = item;
-    if (!err)
-        pthread_cond_signal(&q->filled);
-    pthread_mutex_unlock(&q->lock);
+    pthread_mutex_lock(&f->lock);
+    if (!(err = weir_fifo_put(f, item)))
+        pthread_cond_signal(&f->filled);
+    pthread_mutex_unlock(&f->lock);
     return err;
-}
-
-/* true: the deadline has passed */
-static bool wait_filled(queue *q, double deadline)
-{
-    struct timespec t;
-
-    if (deadline > 1e12) /* more than a timespec should hold, and longer than any machine runs */
-        return pthread_cond_wait(&q->filled, &q->lock) == ETIMEDOUT;
-    if (deadline < 0)
-        deadline = 0;
-    t.tv_sec = (time_t)deadline;
-    t.tv_nsec = (long)((deadline - (double)t.tv_sec) * 1e9);
-    return pthread_cond_timedwait(&q->filled, &q->lock, &t) == ETIMEDOUT;
 }
 
 static weir_err get(weir_queue *base, void **item, double deadline)
 {
-    queue *q = (queue *)base;
+    weir_fifo *f = &((queue *)base)->fifo;
     weir_err err = WEIR_OK;
 
-    pthread_mutex_lock(&q->lock);
-    while (!q->count && !q->shut && !err)
-        if (wait_filled(q, deadline))
-            err = WEIR_LATE;
-    if (q->count) {
-        *item = q->item[q->first];
-        q->first = (q->first + 1) % q->room;
-        q->count--;
-        err = WEIR_OK;
-    } else if (q->shut) {
-        err = WEIR_SHUT;
-    }
-    pthread_mutex_unlock(&q->lock);
+    pthread_mutex_lock(&f->lock);
+    while (weir_fifo_waits(f) && !err)
+        err = weir_fifo_wait(f, deadline);
+    err = weir_fifo_take(f, item, err);
+    pthread_mutex_unlock(&f->lock);
     return err;
 }
 
 static void shut(weir_queue *base)
 {
-    queue *q = (queue *)base;
+    weir_fifo *f = &((queue *)base)->fifo;
 
-    pthread_mutex_lock(&q->lock);
-    q->shut = true;
-    pthread_cond_broadcast(&q->filled);
-    pthread_mutex_unlock(&q->lock);
+    pthread_mutex_lock(&f->lock);
+    f->shut = true;
+    pthread_cond_broadcast(&f->filled);
+    pthread_mutex_unlock(&f->lock);
 }
 
 static void drop(weir_queue *base)
 {
     queue *q = (queue *)base;
 
-    pthread_cond_destroy(&q->filled);
-    pthread_mutex_destroy(&q->lock);
+    weir_fifo_close(&q->fifo);
     free(q);
 }
 

@@ -118,10 +118,8 @@ static weir_err open_cifar10(void *self, const weir_data_need *need, weir_arena 
     if (!s->dir || !s->dir[0])
         return weir_fail(WEIR_USAGE, "data cifar10: a directory was expected, as in cifar10:DIR");
     WEIR_TRY(load_parts(s, need->test_only ? WEIR_DATA_TEST : WEIR_DATA_TRAIN, a));
-    for (int part = 0; part < WEIR_DATA_PARTS; part++) {
-        uint64_t limit = (uint64_t)s->limit[part];
-        made.count[part] = limit && limit < s->count[part] ? limit : s->count[part];
-    }
+    for (int part = 0; part < WEIR_DATA_PARTS; part++)
+        made.count[part] = weir_data_limited(s->limit[part], s->count[part]);
     if (!need->lessons)
         WEIR_TRY(learn(s, a));
     for (int c = 0; c < WEIR_RECORD_PLANES; c++)
@@ -186,10 +184,7 @@ static const weir_opt options[] = {
      .path = true},
     {"augment", WEIR_OPT_BOOL, offsetof(cifar10, augment), "no",
      .help = "crop and flip training pictures at random"},
-    {"limit", WEIR_OPT_INT, offsetof(cifar10, limit[WEIR_DATA_TRAIN]), "0",
-     "training samples used; 0: all", .min = 0, .max = 1e18},
-    {"test_limit", WEIR_OPT_INT, offsetof(cifar10, limit[WEIR_DATA_TEST]), "0",
-     "test samples used; 0: all", .min = 0, .max = 1e18},
+    WEIR_DATA_LIMITS(cifar10),
     {0},
 };
 

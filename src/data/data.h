@@ -34,6 +34,26 @@ typedef struct weir_data_facts {
     bool left_out;
 } weir_data_facts;
 
+/* Options of a kind whose state has `int64_t limit[WEIR_DATA_PARTS]`: parts are cut short, and that
+ * changes no sample. */
+#define WEIR_DATA_LIMITS(kind)                                                  \
+    {"limit",                                                                   \
+     WEIR_OPT_INT,                                                              \
+     offsetof(kind, limit[WEIR_DATA_TRAIN]),                                    \
+     "0",                                                                       \
+     "training samples used; 0: all",                                           \
+     .min = 0,                                                                  \
+     .max = 1e18},                                                              \
+    {                                                                           \
+        "test_limit", WEIR_OPT_INT, offsetof(kind, limit[WEIR_DATA_TEST]), "0", \
+            "test samples used; 0: all", .min = 0, .max = 1e18                  \
+    }
+/* So many of n samples are used. */
+static inline uint64_t weir_data_limited(int64_t limit, uint64_t n)
+{
+    return limit && (uint64_t)limit < n ? (uint64_t)limit : n;
+}
+
 /* What data need to know of the run. */
 typedef struct weir_data_need {
     /* samples a step, over all workers: text is cut into so many streams. 0: unknown, one stream */

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { FILES = 3, MOST_CLASSES = 1000001 };
+enum { FILES = 3 };
 
 typedef struct frames {
     const char *dir;
@@ -26,15 +26,13 @@ typedef struct frames {
 
 static weir_err load(frames *s, const char *word, weir_arena *a, weir_array *array)
 {
-    const char *path;
-    char *bytes, wanted[64];
-    size_t n;
+    char wanted[64], **bytes = &s->bytes[s->files];
+    weir_err err;
 
     snprintf(wanted, sizeof wanted, "%s-*", word);
-    WEIR_TRY(weir_files_one(s->dir, weir_files_begin, word, wanted, a, &path));
-    WEIR_TRY(weir_files_read(path, &bytes, &n));
-    s->bytes[s->files++] = bytes;
-    return weir_array_parse(path, bytes, n, array);
+    err = weir_array_load(s->dir, word, wanted, a, bytes, array);
+    s->files += *bytes != NULL;
+    return err;
 }
 
 static weir_err load_part(frames *s, int part, const char *const name[FILES], weir_arena *a)
@@ -104,9 +102,8 @@ static weir_err open_frames(void *self, const weir_data_need *need, weir_arena *
             "data frames: window=%lld: an odd number was expected, as many frames before as behind",
             (long long)s->window);
     for (int part = first; part < WEIR_DATA_PARTS; part++) {
-        uint64_t limit = (uint64_t)s->limit[part];
         WEIR_TRY(load_part(s, part, name[part], a));
-        made.count[part] = limit && limit < s->frame[part].dim[0] ? limit : s->frame[part].dim[0];
+        made.count[part] = weir_data_limited(s->limit[part], s->frame[part].dim[0]);
     }
     if (!need->lessons)
         WEIR_TRY(learn(s, a));
@@ -122,7 +119,7 @@ static weir_err lessons(void *self, weir_lesson *l)
     frames *s = self;
 
     WEIR_TRY(weir_lesson_option(l, "window", true));
-    WEIR_TRY(weir_lesson_count(l, "classes", &s->classes, MOST_CLASSES));
+    WEIR_TRY(weir_lesson_count(l, "classes", &s->classes, WEIR_ARRAY_CLASSES));
     WEIR_TRY(weir_lesson_number(l, "type", &s->type, WEIR_ARRAY_U8, WEIR_ARRAY_F32));
     return weir_lesson_scales(l, &s->scale, &s->features);
 }
@@ -179,11 +176,8 @@ static const weir_opt options[] = {
     {"window", WEIR_OPT_INT, offsetof(frames, window), "11", "frames seen at once, an odd number",
      .min = 1, .max = 10001},
     {"classes", WEIR_OPT_INT, offsetof(frames, classes), "0",
-     "how many; 0: as the training labels show", .min = 0, .max = MOST_CLASSES},
-    {"limit", WEIR_OPT_INT, offsetof(frames, limit[WEIR_DATA_TRAIN]), "0",
-     "training samples used; 0: all", .min = 0, .max = 1e18},
-    {"test_limit", WEIR_OPT_INT, offsetof(frames, limit[WEIR_DATA_TEST]), "0",
-     "test samples used; 0: all", .min = 0, .max = 1e18},
+     "how many; 0: as the training labels show", .min = 0, .max = WEIR_ARRAY_CLASSES},
+    WEIR_DATA_LIMITS(frames),
     {0},
 };
 

@@ -9,8 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_CLASSES = 1000001 };
-
 typedef struct idx {
     const char *dir;
     int64_t limit[WEIR_DATA_PARTS]; /* 0: all there are */
@@ -27,14 +25,11 @@ typedef struct idx {
 
 static weir_err load(idx *s, const char *word, const char *wanted, weir_arena *a, weir_array *array)
 {
-    const char *path;
-    char *bytes;
-    size_t n;
+    char **bytes = &s->bytes[s->files];
+    weir_err err = weir_array_load(s->dir, word, wanted, a, bytes, array);
 
-    WEIR_TRY(weir_files_one(s->dir, weir_files_begin, word, wanted, a, &path));
-    WEIR_TRY(weir_files_read(path, &bytes, &n));
-    s->bytes[s->files++] = bytes;
-    return weir_array_parse(path, bytes, n, array);
+    s->files += *bytes != NULL;
+    return err;
 }
 
 /* ---- what they must have in common ---- */
@@ -95,10 +90,8 @@ static weir_err tell_facts(idx *s, weir_data_facts *facts)
     for (int i = 1; i < in->dims; i++)
         facts->dim[facts->dims - in->dims + i] = (int64_t)in->dim[i];
     memcpy(s->dim, facts->dim, sizeof s->dim);
-    for (int part = 0; part < WEIR_DATA_PARTS; part++) {
-        uint64_t n = s->input[part].dim[0], limit = (uint64_t)s->limit[part];
-        facts->count[part] = limit && limit < n ? limit : n;
-    }
+    for (int part = 0; part < WEIR_DATA_PARTS; part++)
+        facts->count[part] = weir_data_limited(s->limit[part], s->input[part].dim[0]);
     return WEIR_OK;
 }
 
@@ -158,7 +151,7 @@ static weir_err lessons(void *self, weir_lesson *l)
     int dims = s->like.dims - 1;
     uint64_t scales = 1;
 
-    WEIR_TRY(weir_lesson_count(l, "classes", &s->classes, MOST_CLASSES));
+    WEIR_TRY(weir_lesson_count(l, "classes", &s->classes, WEIR_ARRAY_CLASSES));
     WEIR_TRY(weir_lesson_number(l, "type", &type, WEIR_ARRAY_U8, WEIR_ARRAY_F32));
     WEIR_TRY(weir_lesson_sizes(l, "shape", s->like.dim + 1, &dims, 3));
     WEIR_TRY(weir_lesson_scales(l, &s->scale, &scales));
@@ -206,11 +199,8 @@ static const weir_opt options[] = {
     {"augment", WEIR_OPT_BOOL, offsetof(idx, augment), "no",
      .help = "crop and flip training pictures at random"},
     {"classes", WEIR_OPT_INT, offsetof(idx, classes), "0",
-     "how many; 0: as the training labels show", .min = 0, .max = MOST_CLASSES},
-    {"limit", WEIR_OPT_INT, offsetof(idx, limit[WEIR_DATA_TRAIN]), "0",
-     "training samples used; 0: all", .min = 0, .max = 1e18},
-    {"test_limit", WEIR_OPT_INT, offsetof(idx, limit[WEIR_DATA_TEST]), "0",
-     "test samples used; 0: all", .min = 0, .max = 1e18},
+     "how many; 0: as the training labels show", .min = 0, .max = WEIR_ARRAY_CLASSES},
+    WEIR_DATA_LIMITS(idx),
     {0},
 };
 

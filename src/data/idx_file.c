@@ -2,11 +2,10 @@
  * the file's length. */
 #include "data/idx_file.h"
 #include "core/hash.h"
+#include "data/files.h"
 #include <endian.h>
 #include <math.h>
 #include <string.h>
-
-enum { MOST_LABEL = 1000000 };
 
 static uint32_t big_endian(const unsigned char *at)
 {
@@ -113,7 +112,7 @@ weir_err weir_array_parse(const char *name, const void *bytes, size_t n, weir_ar
 
 weir_err weir_array_labels(const weir_array *samples, const weir_array *label, int64_t *classes)
 {
-    int64_t most = 0, bound = *classes ? *classes - 1 : MOST_LABEL;
+    int64_t most = 0, bound = (*classes ? *classes : WEIR_ARRAY_CLASSES) - 1;
 
     if (label->dims != 1 || label->type == WEIR_ARRAY_F32)
         return weir_fail(
@@ -144,4 +143,15 @@ uint64_t weir_array_hash(const weir_array *a, uint64_t seed)
 {
     seed = weir_hash(a->dim, (size_t)a->dims * sizeof *a->dim, seed ^ (uint64_t)a->type);
     return weir_hash(a->value, a->dim[0] * a->width * type_size(a->type), seed);
+}
+
+weir_err weir_array_load(const char *dir, const char *word, const char *wanted, weir_arena *arena,
+                         char **bytes, weir_array *a)
+{
+    const char *path;
+    size_t n;
+
+    WEIR_TRY(weir_files_one(dir, weir_files_begin, word, wanted, arena, &path));
+    WEIR_TRY(weir_files_read(path, bytes, &n));
+    return weir_array_parse(path, *bytes, n, a);
 }

@@ -1,8 +1,7 @@
 /* queue.c - the weir_rt of a rank: queues between its fibres and threads, and threads that a fibre
  * can join without stopping the others. */
+#include "core/fifo.h"
 #include "net/world.h"
-#include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 static weir_net *net_of(weir_rt *rt) { return ((struct weir_net_rt *)rt)->net; }
@@ -96,32 +95,21 @@ static weir_err join(weir_task *task)
 typedef struct queue {
     weir_queue queue; /* first */
     weir_net *net;
-    pthread_mutex_t lock;
-    pthread_cond_t filled; /* a thread waits here */
+    weir_fifo fifo;        /* a thread waits on its condition */
     weir_net_task *waiter; /* or a fibre here */
-    bool shut;
-    int room, count, first;
-    void *item[];
 } queue;
 
 static weir_err make(weir_rt *rt, int room, weir_queue **out)
 {
-    size_t bytes = sizeof(queue) + (size_t)(room > 0 ? room : 0) * sizeof(void *);
-    pthread_condattr_t attr;
-    queue *q;
+    queue *q = calloc(1, sizeof *q);
+    weir_err err;
 
-    if (room <= 0)
-        return weir_fail(WEIR_FAILED, "a queue has room for one item at least, not %d", room);
-    if (!(q = calloc(1, bytes)))
-        return weir_fail_nomem(bytes);
+    if (!q)
+        return weir_fail_nomem(sizeof *q);
+    if ((err = weir_fifo_open(&q->fifo, room)))
+        return free(q), err;
     q->queue.rt = rt;
     q->net = net_of(rt);
-    q->room = room;
-    pthread_mutex_init(&q->lock, NULL);
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&q->filled, &attr);
-    pthread_condattr_destroy(&attr);
     *out = &q->queue;
     return WEIR_OK;
 }
@@ -132,49 +120,31 @@ static void poke(queue *q)
     if (q->waiter)
         weir_sched_wake(q->waiter);
     q->waiter = NULL;
-    pthread_cond_signal(&q->filled);
+    pthread_cond_signal(&q->fifo.filled);
 }
 
 static weir_err put(weir_queue *base, void *item)
 {
     queue *q = (queue *)base;
-    weir_err err = WEIR_OK;
+    weir_err err;
 
-    pthread_mutex_lock(&q->lock);
-    if (q->shut)
-        err = WEIR_SHUT;
-    else if (q->count == q->room)
-        err = WEIR_BIG;
-    else
-        q->item[(q->first + q->count++) % q->room] = item;
-    if (!err)
+    pthread_mutex_lock(&q->fifo.lock);
+    if (!(err = weir_fifo_put(&q->fifo, item)))
         poke(q);
-    pthread_mutex_unlock(&q->lock);
+    pthread_mutex_unlock(&q->fifo.lock);
     return err;
 }
 
 static weir_err wait_as_fibre(queue *q, double deadline)
 {
     q->waiter = q->net->sched->current;
-    pthread_mutex_unlock(&q->lock);
+    pthread_mutex_unlock(&q->fifo.lock);
     weir_sched_block(q->net, deadline);
-    pthread_mutex_lock(&q->lock);
+    pthread_mutex_lock(&q->fifo.lock);
     q->waiter = NULL;
     if (q->net->closing)
         return WEIR_SHUT;
     return weir_net_now(q->net) >= deadline ? WEIR_LATE : WEIR_OK;
-}
-
-static weir_err wait_as_thread(queue *q, double deadline)
-{
-    struct timespec t;
-    double at = deadline > 0 ? deadline : 0;
-
-    if (at > 1e12) /* more than a timespec should hold, and longer than any machine runs */
-        return pthread_cond_wait(&q->filled, &q->lock), WEIR_OK;
-    t.tv_sec = (time_t)at;
-    t.tv_nsec = (long)((at - (double)t.tv_sec) * 1e9);
-    return pthread_cond_timedwait(&q->filled, &q->lock, &t) == ETIMEDOUT ? WEIR_LATE : WEIR_OK;
 }
 
 static weir_err get(weir_queue *base, void **item, double deadline)
@@ -183,18 +153,11 @@ static weir_err get(weir_queue *base, void **item, double deadline)
     bool fibre = weir_sched_here(q->net->sched) && q->net->sched->current;
     weir_err err = WEIR_OK;
 
-    pthread_mutex_lock(&q->lock);
-    while (!q->count && !q->shut && !err)
-        err = fibre ? wait_as_fibre(q, deadline) : wait_as_thread(q, deadline);
-    if (q->count) {
-        *item = q->item[q->first];
-        q->first = (q->first + 1) % q->room;
-        q->count--;
-        err = WEIR_OK;
-    } else if (q->shut) {
-        err = WEIR_SHUT;
-    }
-    pthread_mutex_unlock(&q->lock);
+    pthread_mutex_lock(&q->fifo.lock);
+    while (weir_fifo_waits(&q->fifo) && !err)
+        err = fibre ? wait_as_fibre(q, deadline) : weir_fifo_wait(&q->fifo, deadline);
+    err = weir_fifo_take(&q->fifo, item, err);
+    pthread_mutex_unlock(&q->fifo.lock);
     return err;
 }
 
@@ -202,18 +165,17 @@ static void shut(weir_queue *base)
 {
     queue *q = (queue *)base;
 
-    pthread_mutex_lock(&q->lock);
-    q->shut = true;
+    pthread_mutex_lock(&q->fifo.lock);
+    q->fifo.shut = true;
     poke(q);
-    pthread_mutex_unlock(&q->lock);
+    pthread_mutex_unlock(&q->fifo.lock);
 }
 
 static void drop(weir_queue *base)
 {
     queue *q = (queue *)base;
 
-    pthread_cond_destroy(&q->filled);
-    pthread_mutex_destroy(&q->lock);
+    weir_fifo_close(&q->fifo);
     free(q);
 }
 

@@ -120,6 +120,26 @@ static void end(const weir_lstm_bound *b)
     }
 }
 
+/* The cells of a unit, of some rows, at time b->t: where those of both directions lie. */
+static weir_lstm_cells cells_of(const weir_lstm_bound *b, int64_t u, int64_t r, int64_t rows,
+                                const float *sum)
+{
+    const int64_t w = b->self->out, t = b->t, at = u * WEIR_UNIT, row = r * b->length + t;
+    weir_lstm_cells s = {.rows = rows,
+                         .cells = w - at < WEIR_UNIT ? w - at : WEIR_UNIT,
+                         .gap = w,
+                         .sum = sum,
+                         .carry_row = w};
+
+    s.gate = (float *)b->gates->at + row * 4 * w + at;
+    s.gate_row = b->length * 4 * w;
+    s.c = (float *)b->c->at + row * w + at;
+    s.c_row = s.h_row = b->length * w;
+    s.old = t ? s.c - w : (float *)b->begin->at + r * w + at;
+    s.old_row = t ? s.c_row : w;
+    return s;
+}
+
 /* ---- forward ---- */
 
 /* The cells of a unit, of some rows, at time b->t. */
@@ -139,19 +159,10 @@ static void forward_tile(const weir_lstm_bound *b, int64_t u, int64_t r, int64_t
                                      {weight, WEIR_UNIT, w * WEIR_UNIT},
                                      {sum, 4 * WEIR_UNIT, WEIR_UNIT},
                                      false});
-    weir_lstm_cells s = {.rows = rows,
-                         .cells = w - at < WEIR_UNIT ? w - at : WEIR_UNIT,
-                         .gap = w,
-                         .sum = sum};
-    s.gate = (float *)b->gates->at + row * 4 * w + at;
-    s.gate_row = b->length * 4 * w;
-    s.c = (float *)b->c->at + row * w + at;
+    weir_lstm_cells s = cells_of(b, u, r, rows, sum);
     s.h = (float *)b->y->at + row * w + at;
-    s.c_row = s.h_row = s.copy_row = b->length * w;
-    s.old = t ? s.c - w : (float *)b->begin->at + r * w + at;
-    s.old_row = t ? s.c_row : w;
+    s.copy_row = b->length * w;
     s.carry = next + r * w + at;
-    s.carry_row = w;
     s.copy = t + 1 < b->length ? (float *)b->before->at + (row + 1) * w + at : NULL;
     kernels->lstm(&s);
 }
@@ -205,20 +216,10 @@ static void back_tile(const weir_lstm_bound *b, int64_t u, int64_t r, int64_t ro
                       const float *sum)
 {
     const int64_t w = b->self->out, t = b->t, at = u * WEIR_UNIT, row = r * b->length + t;
-    weir_lstm_cells s = {.rows = rows,
-                         .cells = w - at < WEIR_UNIT ? w - at : WEIR_UNIT,
-                         .gap = w,
-                         .sum = sum};
+    weir_lstm_cells s = cells_of(b, u, r, rows, sum);
 
-    s.gate = (float *)b->gates->at + row * 4 * w + at;
-    s.gate_row = b->length * 4 * w;
-    s.c = (float *)b->c->at + row * w + at;
     s.h = (float *)b->dy->at + row * w + at;
-    s.c_row = s.h_row = b->length * w;
-    s.old = t ? s.c - w : (float *)b->begin->at + r * w + at;
-    s.old_row = t ? s.c_row : w;
     s.carry = (float *)b->dc->at + r * w + at;
-    s.carry_row = w;
     s.copy = (float *)b->dturns->at + (t % 2 * b->n + r) * 4 * w + at;
     s.copy_row = 4 * w;
     s.copy_gap = w;

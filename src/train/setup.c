@@ -51,15 +51,20 @@ static weir_err name_streams(weir_trainer *t)
                               (uint64_t)t->data.facts.streams[WEIR_DATA_TRAIN]);
 }
 
-/* On the comm task: where the collective sums it best. */
+/* Memory for a gradient with its notes, where the collective sums it best. */
+static weir_err gradient_memory(weir_trainer *t, size_t number, void **out)
+{
+    return weir_coll_memory(&t->coll, &t->mesh.all, (t->params + WEIR_EXCHANGE_NOTES) * number,
+                            t->mesh.arena, out);
+}
+
+/* On the comm task. */
 static weir_err place_grad(void *trainer)
 {
     weir_trainer *t = trainer;
     void *grad;
 
-    WEIR_TRY(weir_coll_memory(&t->coll, &t->mesh.all,
-                              (t->params + WEIR_EXCHANGE_NOTES) * sizeof(float), t->mesh.arena,
-                              &grad));
+    WEIR_TRY(gradient_memory(t, sizeof *t->grad, &grad));
     t->grad = grad;
     return WEIR_OK;
 }
@@ -69,9 +74,7 @@ static weir_err place_exact(void *trainer)
     weir_trainer *t = trainer;
     void *exact;
 
-    WEIR_TRY(weir_coll_memory(&t->coll, &t->mesh.all,
-                              (t->params + WEIR_EXCHANGE_NOTES) * sizeof(double), t->mesh.arena,
-                              &exact));
+    WEIR_TRY(gradient_memory(t, sizeof *t->exact, &exact));
     t->exact = exact;
     return WEIR_OK;
 }
