@@ -89,6 +89,8 @@ def origin(command):
 
 def machine_words(m):
     """as captions have it; of old lines not all is known"""
+    if m['cpu'] == 'unknown':
+        return f'{m["cores"]} cores of a machine that was not noted'
     article = 'an' if m['cpu'][0] in 'AEIOU' else 'a'
     words = [f'{m["cores"]} cores of {article} {m["cpu"]} ({ISA.get(m["isa"], m["isa"])})']
     words += [f'{m["memory_gib"]} GiB'] if m['memory_gib'] != 'unknown' else []

@@ -76,7 +76,8 @@ def test_a_figure_without_data_is_found(copy):
     for name in ('compute_vs_torch', 'slow_network', 'demo'):
         path = copy / f'docs/bench/{name}.jsonl'
         kept = path.read_text().splitlines(keepends=True)
-        path.write_text(''.join(kept[1:]))
+        last = max(i for i, line in enumerate(kept) if 'figures' in json.loads(line))
+        path.write_text(''.join(kept[:last] + kept[last + 1 :]))
         code, said = check(copy)
         assert code == 1, name
         path.write_text(''.join(kept))
@@ -107,30 +108,119 @@ def test_no_figure_outside_the_blocks(page):
     ]
 
 
-@pytest.mark.parametrize('bench', sorted(f[:-6] for f in os.listdir(DATA)))
+# Records from before machine, commit, command and date were taken down with every figure. They were
+# entered by hand from BENCH.md, README.md and CONVERGENCE.md as the page had them, which did not
+# always say the memory, the system or the whole command, and never the commit of the program. A
+# bench, and how many such lines it has for the commit (`entered`) whose page had them. Whoever
+# measures again may take lines out here; nobody adds any.
+OLD = {
+    'allreduce_vs_peers': {'b56c20a': 18, '4721cd2': 19},
+    'codec_vs_copy': {'598a488': 14, '3eefb7e': 9, '3afac4c': 9, 'd4cc74a': 4, '13099e2': 1},
+    'compute_vs_torch': {'b56c20a': 14, '0958f72': 1},
+    'crossover': {'ca86782': 9},
+    'demo': {'bc43875': 2},
+    'ring_vs_iperf': {'c678388': 2},
+    'slow_network': {'30fbd38': 7, 'c678388': 7, 'd4cc74a': 56, 'd1da385': 1, '55a7abe': 1},
+    'time_to_accuracy': {'b653a10': 6, 'fa90d77': 2},
+    'train_vs_ddp': {'fed37ae': 6, 'c678388': 6},
+}
+# of these not even the machine is known: captions may say so until somebody measures again
+UNNOTED = {'demo': 'bc43875'}
+OLD_CONVERGENCE = 222  # rows that have their commit, but no machine, command and date
+MACHINE = ['cpu', 'isa', 'cores', 'memory_gib', 'system']
+
+
+def faults_of(line, bench):
+    """what a record does not say of where it is from; of an old one less is asked"""
+    asked = [*MACHINE, 'commit', 'command', 'date']
+    if bench == 'convergence' and 'machine' not in line:
+        asked = ['commit']
+    elif 'entered' in line:
+        unnoted = UNNOTED.get(bench) == line['entered']
+        asked = ['date'] if unnoted else ['cpu', 'isa', 'cores', 'date']
+    said = dict(line, **line.get('machine', {}))
+    return [k for k in asked if 'unknown' in str(said.get(k, 'unknown'))]
+
+
+BENCHES = sorted(f[:-6] for f in os.listdir(DATA))
+
+
+@pytest.mark.parametrize('bench', BENCHES)
 def test_lines_say_where_they_are_from(bench):
     """the rows of CONVERGENCE.md have a form of their own (bench/convergence)"""
     for line in lines(bench):
+        assert faults_of(line, bench) == [], line
         if bench == 'convergence':
             assert {'table', 'codec', 'seed', 'commit', 'did'} <= line.keys()
             continue
-        assert {'bench', 'machine', 'commit', 'command', 'date'} <= line.keys()
-        assert {'cpu', 'isa', 'cores', 'memory_gib', 'system'} == line['machine'].keys()
         assert line['bench'] == bench and ('figures' in line) != ('remark' in line)
         assert re.fullmatch(r'\d{4}-\d\d-\d\d', line['date'])
-        assert line['commit'] != 'unknown' or 'entered' in line
+
+
+@pytest.mark.parametrize('bench', BENCHES)
+def test_no_more_old_lines(bench):
+    if bench == 'convergence':
+        assert len([e for e in lines(bench) if 'machine' not in e]) <= OLD_CONVERGENCE
+        return
+    entered = [e['entered'] for e in lines(bench) if 'entered' in e]
+    for commit in set(entered):
+        assert entered.count(commit) <= OLD.get(bench, {}).get(commit, 0), (bench, commit)
+
+
+def test_a_line_that_does_not_say_where_it_is_from_is_found():
+    here = dict(cpu='Test CPU', isa='avx2', cores=3, memory_gib=5, system='Test')
+    good = dict(machine=here, commit='abc1234', command='bench/x', date='2026-11-20', figures={})
+    assert faults_of(good, 'compute_vs_torch') == faults_of(good, 'convergence') == []
+    for key in ('commit', 'command', 'date'):
+        without = {k: v for k, v in good.items() if k != key}
+        for spoilt in (without, dict(good, **{key: 'unknown'})):
+            assert faults_of(spoilt, 'demo') == faults_of(spoilt, 'convergence') == [key]
+    for key in MACHINE:
+        spoilt = dict(good, machine=dict(here, **{key: 'unknown'}))
+        assert faults_of(spoilt, 'demo') == faults_of(spoilt, 'convergence') == [key]
+        old = dict(spoilt, entered='b56c20a')
+        assert faults_of(old, 'demo') == ([] if key in ('memory_gib', 'system') else [key])
+        assert faults_of(dict(spoilt, entered=UNNOTED['demo']), 'crossover') == faults_of(
+            old, 'crossover'
+        )
+    assert faults_of({k: v for k, v in good.items() if k != 'machine'}, 'demo') == MACHINE
+
+
+MACHINE_WORDS = re.compile(
+    r'\b\d+ cores of an? (?!machine\b|unknown)\S.* \((AVX-512|AVX2|no AVX2)\)'
+)
 
 
 def machines_of(block):
-    return [s for s in block.splitlines() if s.startswith('On ') and ' cores of a' in s]
+    """captions that name one"""
+    paragraphs = [' '.join(p.split()) for p in block.split('\n\n')]
+    return [p for p in paragraphs if p.startswith('On ') and MACHINE_WORDS.search(p)]
 
 
 def test_the_machine_is_in_every_caption():
     for page in tables.PAGES:
         for block in tables.BLOCK.finditer(read(page)):
+            newest = lines(block[2])[-1] if block[2] in UNNOTED else {}
+            if newest.get('entered') and newest['entered'] == UNNOTED.get(block[2]):
+                continue
             heads = re.findall(r'^\|---', block[0], re.M)
             assert len(machines_of(block[0])) >= len(heads), f'{block[2]} of {page}'
-            assert ' cores of a' in block[0], f'{block[2]} of {page}'
+            assert MACHINE_WORDS.search(' '.join(block[0].split())), f'{block[2]} of {page}'
+
+
+def test_a_caption_without_a_machine_is_found():
+    assert machines_of('On 2 cores of a machine that was not noted: `make demo` (...).\n') == []
+    assert machines_of('On 2 cores of an unknown (unknown): `make demo` (...).\n') == []
+    assert len(machines_of('x\n\nOn 2 cores of an AMD\nEPYC (AVX2), 24 GiB: `make`.\n')) == 1
+
+
+def test_nothing_is_recorded_without_its_origin(copy, monkeypatch):
+    monkeypatch.setattr(results, 'FOLDER', str(copy / 'docs/bench'))
+    monkeypatch.setattr(results, 'git', lambda *w: 'unknown')
+    before = read('docs/bench/demo.jsonl', copy)
+    with pytest.raises(SystemExit, match='commit cannot be found out'):
+        results.record('demo', [dict(lines('demo')[-1]['figures'])], command='make demo')
+    assert read('docs/bench/demo.jsonl', copy) == before
 
 
 def test_recorded_figures_appear(copy, monkeypatch):
