@@ -188,9 +188,9 @@ static weir_err agree(weir_net *n, const int *members, int count, uint64_t *step
     weir_net_strict(n, false);
     for (int i = 0; i < count; i++)
         if (members[i] != weir_net_rank(n)) {
-            weir_net_recv(n, members[i], weir_tag(WEIR_CHANNEL_AGREE, 1, 0), &theirs[i],
+            weir_net_recv(n, members[i], weir_tag(WEIR_CHANNEL_MEMBERS, 1, 0), &theirs[i],
                           sizeof theirs[i], &ops[k++]);
-            weir_net_send(n, members[i], weir_tag(WEIR_CHANNEL_AGREE, 1, 0), &mine, sizeof mine,
+            weir_net_send(n, members[i], weir_tag(WEIR_CHANNEL_MEMBERS, 1, 0), &mine, sizeof mine,
                           &ops[k++]);
         }
     WEIR_TRY(weir_net_wait_all(n, ops, k, 0));

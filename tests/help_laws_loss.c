@@ -12,10 +12,10 @@ static weir_err meet_without(weir_net *n, int gone)
     weir_net_strict(n, false);
     for (int p = 0; p < weir_net_size(n); p++)
         if (p != weir_net_rank(n) && p != gone)
-            WEIR_TRY(weir_net_send_wait(n, p, weir_tag(WEIR_CHANNEL_AGREE, 1, 0), NULL, 0));
+            WEIR_TRY(weir_net_send_wait(n, p, weir_tag(WEIR_CHANNEL_MEMBERS, 1, 0), NULL, 0));
     for (int p = 0; p < weir_net_size(n); p++)
         if (p != weir_net_rank(n) && p != gone)
-            WEIR_TRY(weir_net_recv_wait(n, p, weir_tag(WEIR_CHANNEL_AGREE, 1, 0), NULL, 0, NULL));
+            WEIR_TRY(weir_net_recv_wait(n, p, weir_tag(WEIR_CHANNEL_MEMBERS, 1, 0), NULL, 0, NULL));
     return WEIR_OK;
 }
 
@@ -213,8 +213,8 @@ static weir_err renewal(weir_net *n, void *arg)
     CHECK(old.err == WEIR_LOST && old.peer == 2);
 
     weir_net_strict(n, false); /* to agree with those that are left */
-    weir_net_send(n, peer, weir_tag(WEIR_CHANNEL_AGREE, 1, 0), &me, sizeof me, &o);
-    WEIR_TRY(weir_net_recv_wait(n, peer, weir_tag(WEIR_CHANNEL_AGREE, 1, 0), &x, sizeof x, NULL));
+    weir_net_send(n, peer, weir_tag(WEIR_CHANNEL_MEMBERS, 1, 0), &me, sizeof me, &o);
+    WEIR_TRY(weir_net_recv_wait(n, peer, weir_tag(WEIR_CHANNEL_MEMBERS, 1, 0), &x, sizeof x, NULL));
     CHECK(x == peer);
     weir_net_recv(n, peer, law_tag(1, 0), &x, sizeof x, &old);
     if (me == 1) /* rank 0 is ahead: its message of the new generation is kept until we follow */

@@ -3,10 +3,11 @@ import os
 from weirlib import SMALL, alive, children, events, start, wait_for
 
 WORKERS = 4
-# a million steps of lenet in each rank, on one thread, that save and evaluate often
+# a million steps of lenet in each rank, on one thread, that save and evaluate often; a death ends
+# it: how a run goes on is tried in test_elastic.py
 LONG = (
     f'--model lenet --data {SMALL} --batch 64 --steps 1000000 --save-every 20 --eval-every 50'
-    ' --threads 1 --quiet'
+    ' --threads 1 --quiet --elastic no'
 ).split()
 
 

@@ -155,7 +155,7 @@ static int place(const int *ranks, int n, int rank)
 /* Who comes takes the parameters of who stays. */
 static weir_err take_parameters(held_model *m, weir_net *net, bool comes)
 {
-    uint64_t tag = weir_tag(WEIR_CHANNEL_AGREE, 1, 0);
+    uint64_t tag = weir_tag(WEIR_CHANNEL_MEMBERS, 1, 0);
 
     for (int to = 4; to < 6 && !comes && weir_net_rank(net) == STAYS; to++)
         WEIR_TRY(weir_net_send_wait(net, to, tag, m->param, sizeof m->param));

@@ -343,14 +343,14 @@ static weir_err cut_short(weir_net *net, void *codec)
     if (me == 0) {
         CHECK(small_step(s, x, self, me, 1, -1) == WEIR_MISFIT &&
               strstr(weir_why_text(), "the stripes of bucket 0: rank 1 sent 5 bytes where"));
-        WEIR_TRY(weir_net_send_wait(net, 1, weir_tag(WEIR_CHANNEL_AGREE, 1, 0), NULL, 0));
+        WEIR_TRY(weir_net_send_wait(net, 1, weir_tag(WEIR_CHANNEL_MEMBERS, 1, 0), NULL, 0));
     } else {
         uint64_t tag = weir_tag(WEIR_CHANNEL_COLL, weir_coll_sequence(&g), 0);
         weir_net_send(net, 0, tag, "short", 5, &o);
         WEIR_TRY(weir_net_recv_wait(net, 0, tag, s->copy, sizeof s->copy, NULL));
         WEIR_TRY(weir_net_wait_all(net, &o, 1, 0));
         /* nobody leaves before all is heard */
-        WEIR_TRY(weir_net_recv_wait(net, 0, weir_tag(WEIR_CHANNEL_AGREE, 1, 0), NULL, 0, NULL));
+        WEIR_TRY(weir_net_recv_wait(net, 0, weir_tag(WEIR_CHANNEL_MEMBERS, 1, 0), NULL, 0, NULL));
     }
     weir_arena_free(a);
     return WEIR_OK;

@@ -81,6 +81,8 @@ def by_hand(*args):
         '--threads',
         1,
         '--quiet',
+        '--elastic',
+        'no',
         '--size',
         2,
         '--rendezvous',

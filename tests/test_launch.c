@@ -92,7 +92,7 @@ static int be_program(char **argv)
 
     if (getenv("WEIR_RUN"))
         return be_rank(argv[2]);
-    if (weir_launch(atoi(argv[3]), 0, argv, NULL, &code)) {
+    if (weir_launch(&(weir_launching){.workers = atoi(argv[3]), .argv = argv}, &code)) {
         fprintf(stderr, "weir: error: %s\n", weir_why_text());
         return 99;
     }

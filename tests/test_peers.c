@@ -250,7 +250,7 @@ static bool among(int me, int phase)
 static weir_err enter(rank *r, plan *p, int phase, int me)
 {
     weir_net *net = r->g.net;
-    uint64_t tag = weir_tag(WEIR_CHANNEL_AGREE, 1, 0);
+    uint64_t tag = weir_tag(WEIR_CHANNEL_MEMBERS, 1, 0);
 
     for (int to = 4; to < 6 && phase == 2 && me == 1; to++)
         WEIR_TRY(weir_net_send_wait(net, to, tag, r->param, sizeof r->param));

@@ -41,7 +41,7 @@ def ranks(out, at=None, which=range(SIZE), common=COMMON, more=(), env=lambda r:
             [
                 WEIR,
                 'train',
-                *map(str, [*common, *flags(r), *more]),
+                *map(str, [*common, '--elastic', 'no', *flags(r), *more]),
                 *(['--out', str(out)] if r == 0 else []),
             ],
             stdout=subprocess.PIPE,

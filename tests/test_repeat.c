@@ -64,7 +64,7 @@ static weir_err whole_step(void *rank_)
 /* ---- a step that fails ---- */
 
 /* Word of it, as a line for membership would bring it. */
-static const uint64_t WORD = (uint64_t)WEIR_CHANNEL_AGREE << 56;
+static const uint64_t WORD = (uint64_t)WEIR_CHANNEL_MEMBERS << 56;
 
 static weir_err fall_ill(rank *r)
 {

@@ -59,7 +59,19 @@ def test_second_signal_leaves_now(tmp_path, start):
 
 def test_one_rank_told_to_stop_stops_all(tmp_path, start):
     out = tmp_path / 'run'
-    p = start('train', '--out', out, '--quiet', '--steps', 1000000, '--workers', 3, *COMMON)
+    p = start(
+        'train',
+        '--out',
+        out,
+        '--quiet',
+        '--steps',
+        1000000,
+        '--workers',
+        3,
+        '--elastic',
+        'no',
+        *COMMON,
+    )
     steps_logged(out, 3)
     ranks = children(p.pid)
     os.kill(ranks[2], signal.SIGTERM)

@@ -2,6 +2,7 @@
 #include "cli/cli.h"
 #include "net/launch.h"
 #include "net/rank_info.h"
+#include "train/refuse.h"
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -142,6 +143,18 @@ bool cli_takes(const char *command, const char *key)
     return false;
 }
 
+/* Whether ranks that are left go on when one ends. */
+static bool goes_on(const char *command, const weir_settings *s)
+{
+    weir_arena *arena = weir_arena_new();
+    weir_facts facts = {0};
+    bool elastic =
+        arena && !strcmp(command, "train") && !weir_facts_read(s, arena, &facts) && facts.elastic;
+
+    weir_arena_free(arena);
+    return elastic;
+}
+
 bool cli_launch(int argc, char **argv, const weir_settings *s, const char *word, int *code)
 {
     weir_rank_info rank_info;
@@ -154,7 +167,8 @@ bool cli_launch(int argc, char **argv, const weir_settings *s, const char *word,
         return false;
     if ((err = weir_settings_rank_info(s, &rank_info)))
         return *code = cli_end(err), true;
-    if (rank_info.mpi || rank_info.size > 1 || !strcmp(rank_info.source, "flags") ||
+    if (rank_info.mpi || rank_info.size > 1 || rank_info.join[0] ||
+        !strcmp(rank_info.source, "flags") ||
         (strcmp(rank_info.source, "alone") && !weir_settings_given(s, "workers")))
         return false; /* whoever starts ranks says how many, if the user does not */
     if (!(all = calloc((size_t)argc + 2, sizeof *all)))
@@ -162,7 +176,13 @@ bool cli_launch(int argc, char **argv, const weir_settings *s, const char *word,
     signal(SIGPIPE, SIG_IGN); /* a reader that is gone is no reason to stop the run */
     all[0] = "weir";
     memcpy(all + 1, argv, (size_t)argc * sizeof *all);
-    err = weir_launch((int)s->workers, (int)s->leader, all, word, code);
+    err = weir_launch(&(weir_launching){.workers = (int)s->workers,
+                                        .leader = (int)s->leader,
+                                        .argv = all,
+                                        .word = word,
+                                        .elastic = goes_on(argv[0], s),
+                                        .restarts = (int)s->restarts},
+                      code);
     if (err)
         *code = cli_end(err);
     free(all);

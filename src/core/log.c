@@ -16,8 +16,8 @@ static struct {
 } setting = {.level = WEIR_LOG_WARN};
 
 static const char *const level_name[] = {"error", "warn", "info", "trace"};
-static const char *const known[] = {"WEIR_DEBUG", "WEIR_ISA", "WEIR_RUN",
-                                    "WEIR_BOARD", "WEIR_KEY", NULL};
+static const char *const known[] = {"WEIR_DEBUG", "WEIR_ISA",  "WEIR_RUN",    "WEIR_BOARD",
+                                    "WEIR_KEY",   "WEIR_JOIN", "WEIR_GUESTS", NULL};
 
 static void warn_unknown(void)
 {

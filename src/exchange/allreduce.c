@@ -169,6 +169,14 @@ static weir_err hand_over(void *self, const int *stay, int count)
     return weir_hand_over(&((allreduce *)self)->env, stay, count);
 }
 
+static void catch_up(void *self)
+{
+    allreduce *x = self;
+
+    for (int i = 0; i < x->env.lanes; i++)
+        weir_lane_commit(&x->env.lane[i]);
+}
+
 static void leave(void *self)
 {
     allreduce *x = self;
@@ -191,6 +199,7 @@ const weir_exchange weir_exchange_allreduce = {
     .finish = finish,
     .settle = settle,
     .hand_over = hand_over,
+    .catch_up = catch_up,
     .regroup = regroup,
     .choice = choice,
     .close = leave,

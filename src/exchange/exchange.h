@@ -88,6 +88,11 @@ typedef struct weir_exchange {
      * with the ranks that stay, the same on all. What the others hold back goes to those. NULL:
      * nothing is held back. [blocks] */
     weir_err (*hand_over)(void *self, const int *stay, int count);
+    /* The step that met its end here was committed by others: all that this worker had to give was
+     * given, so what it holds back is what it would be after it. Parameters and all that is equal
+     * on all workers have come from another. Before close. NULL: nothing is held back, or no step
+     * is ever broken off. */
+    void (*catch_up)(void *self);
     /* The groups have changed: from now on these. What a lost member held back is lost. Nothing of
      * the last generation's memory is touched; gradients may lie elsewhere than they did. NULL:
      * cannot. [blocks] */

@@ -8,7 +8,8 @@
 _Static_assert(sizeof(weir_frame) == 48 && sizeof(weir_hello) == 72 && sizeof(weir_cause) == 304,
                "no holes on the wire");
 _Static_assert(sizeof(weir_meet_entry) == 160 && sizeof(weir_meet_join) == 280 &&
-                   sizeof(weir_meet_table) == 32 && sizeof(weir_meet_refusal) == 424,
+                   sizeof(weir_meet_table) == 32 && sizeof(weir_meet_knock) == 224 &&
+                   sizeof(weir_meet_admit) == 40 && sizeof(weir_meet_refusal) == 424,
                "no holes at the rendezvous");
 enum { MEET_MAGIC = 0x4d494557, MEET_VERSION = 1 }; /* "WEIM" */
 
@@ -145,13 +146,13 @@ weir_meet weir_meet_kind(const void *bytes, size_t n)
                                                                                : (weir_meet)0;
 }
 
-static bool entry_good(weir_meet_entry *s)
+bool weir_meet_entry_good(weir_meet_entry *s)
 {
     bool loopback;
 
     tame(s->host, sizeof s->host);
     s->at[sizeof s->at - 1] = 0;
-    return s->pid >= 0 && weir_address_good(s->at, &loopback);
+    return s->pid >= 0 && (!strcmp(s->at, WEIR_MEET_HERE) || weir_address_good(s->at, &loopback));
 }
 
 bool weir_meet_join_read(const void *bytes, size_t n, weir_meet_join *out)
@@ -162,7 +163,7 @@ bool weir_meet_join_read(const void *bytes, size_t n, weir_meet_join *out)
     tame(out->program, sizeof out->program);
     tame(out->job, sizeof out->job);
     return out->rank >= 0 && out->size >= 1 && (uint32_t)out->rank < out->size &&
-           entry_good(&out->entry);
+           weir_meet_entry_good(&out->entry);
 }
 
 bool weir_meet_table_read(const void *bytes, size_t n, int size, uint64_t *run,
@@ -177,9 +178,31 @@ bool weir_meet_table_read(const void *bytes, size_t n, int size, uint64_t *run,
         return false;
     memcpy(entry, (const char *)bytes + sizeof t, (size_t)size * sizeof *entry);
     for (int i = 0; i < size; i++)
-        if (!entry_good(&entry[i]))
+        if (!weir_meet_entry_good(&entry[i]))
             return false;
     *run = t.run;
+    return true;
+}
+
+bool weir_meet_knock_read(const void *bytes, size_t n, weir_meet_knock *out)
+{
+    if (weir_meet_kind(bytes, n) != WEIR_MEET_KNOCK || n != sizeof *out)
+        return false;
+    memcpy(out, bytes, n);
+    tame(out->program, sizeof out->program);
+    return weir_meet_entry_good(&out->entry);
+}
+
+bool weir_meet_admit_read(const void *bytes, size_t n, const weir_meet_admit **out)
+{
+    const weir_meet_admit *a = bytes;
+
+    if (weir_meet_kind(bytes, n) != WEIR_MEET_ADMIT || n < sizeof *a || (uintptr_t)bytes & 7)
+        return false;
+    if (a->entries > 1 << 20 || n != sizeof *a + a->entries * sizeof a->entry[0] + a->list ||
+        a->rank < 0 || (uint32_t)a->rank >= a->entries)
+        return false;
+    *out = a;
     return true;
 }
 

@@ -52,6 +52,9 @@ typedef enum {
     WEIR_MEET_SEEN,     /* the answer: wait for the others. Nothing but a head */
     WEIR_MEET_TABLE,    /* all are there: this is where */
     WEIR_MEET_NO,       /* or why not */
+    WEIR_MEET_KNOCK,    /* to any member, while the run goes on: may I join? Or: I am ready */
+    WEIR_MEET_WELCOME,  /* the answer to the first: what a guest has to know */
+    WEIR_MEET_ADMIT,    /* to the second: it has a rank, and here are all */
     WEIR_MEETS
 } weir_meet;
 
@@ -62,6 +65,8 @@ typedef struct weir_meet_head {
     uint32_t len, sum;
 } weir_meet_head;
 
+/* Where a rank is that is reached in the run's own directory, by its pid. */
+#define WEIR_MEET_HERE "here"
 typedef struct weir_meet_entry { /* a rank, as the table shows it */
     uint64_t machine;            /* weir_net_machine_id */
     int32_t pid, zero;
@@ -75,6 +80,22 @@ typedef struct weir_meet_join {
     weir_meet_entry entry;
     char program[32], job[64];
 } weir_meet_join;
+
+typedef struct weir_meet_knock {
+    weir_meet_head head;
+    weir_meet_entry entry;
+    uint64_t token; /* drawn by the guest: its name until it has a rank */
+    uint32_t ready, zero;
+    char program[32];
+} weir_meet_knock;
+
+typedef struct weir_meet_admit {
+    weir_meet_head head;
+    uint64_t run;
+    int32_t rank;
+    uint32_t entries, list, zero; /* list: bytes of it (member_message.h), behind the entries */
+    weir_meet_entry entry[];
+} weir_meet_admit;
 
 typedef struct weir_meet_table {
     weir_meet_head head;
@@ -93,10 +114,15 @@ typedef struct weir_meet_refusal {
 void weir_meet_seal(void *message, weir_meet, size_t len);
 /* Which of them `n` bytes are; 0: none. */
 weir_meet weir_meet_kind(const void *bytes, size_t n);
+/* Texts end (they do afterwards), numbers are in range, its address is such. */
+bool weir_meet_entry_good(weir_meet_entry *);
 /* False if the bytes are not such a message. Texts end, numbers are in range, addresses are such;
  * `entry` has room for `size`. */
 bool weir_meet_join_read(const void *bytes, size_t n, weir_meet_join *);
 bool weir_meet_table_read(const void *bytes, size_t n, int size, uint64_t *run,
                           weir_meet_entry *entry);
+bool weir_meet_knock_read(const void *bytes, size_t n, weir_meet_knock *);
+/* Entries and list stay in the bytes. */
+bool weir_meet_admit_read(const void *bytes, size_t n, const weir_meet_admit **);
 bool weir_meet_refusal_read(const void *bytes, size_t n, weir_meet_refusal *);
 #endif

@@ -24,12 +24,15 @@ static const double MOMENT = 0.4, PATIENCE = 1.0;
 
 typedef struct launch {
     weir_child *child;
-    int size, alive, ends; /* ends: how many have ended, to number them */
-    int signals;           /* a signalfd */
-    sigset_t before;       /* the caller's mask */
-    uint64_t asked;        /* bit n: signal n was sent to us, and passed on */
-    const char *word;      /* said then; NULL: nothing */
-    double failed;         /* when the first failure was seen; 0: none yet */
+    int size, alive, ends; /* size: started so far; ends: how many have ended, to number them */
+    int most;              /* that may be started */
+    char **argv;
+    int signals;      /* a signalfd */
+    sigset_t before;  /* the caller's mask */
+    uint64_t asked;   /* bit n: signal n was sent to us, and passed on */
+    const char *word; /* said then; NULL: nothing */
+    double failed;    /* when the first failure that ends the run was seen; 0: none yet */
+    bool elastic;     /* ranks that are left go on without those that end */
     weir_net_run_env env;
     weir_board *board;
     size_t board_bytes;
@@ -61,7 +64,7 @@ static weir_err name_run(char *dir, size_t room)
 
 static weir_err make_board(launch *l)
 {
-    l->board_bytes = sizeof(weir_board) + (size_t)l->size * sizeof(weir_board_slot);
+    l->board_bytes = sizeof(weir_board) + (size_t)l->most * sizeof(weir_board_slot);
     l->env.board = memfd_create("weir-board", MFD_CLOEXEC);
     if (l->env.board < 0 || ftruncate(l->env.board, (off_t)l->board_bytes))
         return weir_fail(WEIR_FAILED, "no shared page for the ranks: %s", strerror(errno));
@@ -70,7 +73,7 @@ static weir_err make_board(launch *l)
         l->board = NULL;
         return weir_fail_nomem(l->board_bytes);
     }
-    l->board->ranks = (uint64_t)l->size;
+    l->board->ranks = (uint64_t)l->most;
     return WEIR_OK;
 }
 
@@ -99,18 +102,19 @@ static weir_err watch_signals(launch *l)
     return WEIR_OK;
 }
 
-static weir_err prepare(launch *l, int workers)
+static weir_err prepare(launch *l, int workers, int restarts)
 {
     int ends[2];
 
     *l = (launch){.size = workers,
+                  .most = workers + restarts,
                   .signals = -1,
                   .lifeline = -1,
-                  .env = {.size = workers, .board = -1, .lifeline = -1}};
+                  .env = {.size = workers, .board = -1, .lifeline = -1, .guests = restarts}};
     sigprocmask(SIG_SETMASK, NULL, &l->before);
-    if (!(l->child = calloc((size_t)workers, sizeof *l->child)))
-        return weir_fail_nomem((size_t)workers * sizeof *l->child);
-    for (int r = 0; r < workers; r++)
+    if (!(l->child = calloc((size_t)l->most, sizeof *l->child)))
+        return weir_fail_nomem((size_t)l->most * sizeof *l->child);
+    for (int r = 0; r < l->most; r++)
         l->child[r].out.from = l->child[r].err.from = -1;
     WEIR_TRY(name_run(l->env.dir, sizeof l->env.dir));
     WEIR_TRY(make_board(l));
@@ -137,13 +141,66 @@ static bool on_request(const launch *l, int status)
     return n > 0 && n < 64 && l->asked >> n & 1;
 }
 
+/* Before that there is no run that could go on. */
+static bool all_met(const launch *l)
+{
+    for (int r = 0; r < l->env.size; r++)
+        if ((atomic_load(&l->board->slot[r].doing) & 0xff) == WEIR_PHASE_START)
+            return false;
+    return true;
+}
+
+/* Others that go on may have left behind one that is stopped, and will never hear of it. */
+static bool only_stopped_left(const launch *l)
+{
+    for (int r = 0; r < l->size; r++)
+        if (!l->child[r].ended && !l->child[r].stopped)
+            return false;
+    return true;
+}
+
+static bool ends_run(const launch *l, int status)
+{
+    if (l->elastic && all_met(l))
+        return only_stopped_left(l);
+    return status && !on_request(l, status);
+}
+
+/* For those who are left: it is dead for certain. One that never had a rank is nobody's concern. */
+static void mark_reaped(launch *l, pid_t pid)
+{
+    for (int r = 0; r < l->most; r++)
+        if (atomic_load(&l->board->slot[r].pid) == pid)
+            atomic_store(&l->board->slot[r].reaped, true);
+}
+
+/* In place of one that has died, while others go on. */
+static void start_another(launch *l)
+{
+    weir_child *c = &l->child[l->size];
+    weir_net_run_env env = l->env;
+
+    if (l->size == l->most || l->asked || l->failed > 0 || !l->alive)
+        return;
+    env.joins = true;
+    if (weir_child_start(c, l->size, &env, &l->before, l->argv)) {
+        weir_log(WEIR_LOG_WARN, "net", "no worker could be started anew: %s", weir_why_text());
+        return;
+    }
+    l->size++;
+    l->alive++;
+}
+
 static void child_ended(launch *l, weir_child *c, int status)
 {
     c->ended = ++l->ends;
     c->status = status;
     l->alive--;
-    if (status && !on_request(l, status) && l->failed <= 0)
+    mark_reaped(l, c->pid);
+    if (l->failed <= 0 && ends_run(l, status))
         l->failed = now();
+    else if (l->elastic && status && !on_request(l, status))
+        start_another(l);
 }
 
 static void reap(launch *l)
@@ -344,6 +401,15 @@ static int ended_code(const launch *l)
     return 0;
 }
 
+/* Those that were left have ended well, which is what counts. */
+static bool came_to_its_end(const launch *l)
+{
+    for (int r = 0; r < l->size; r++)
+        if (!l->child[r].status)
+            return true;
+    return false;
+}
+
 static int verdict(launch *l)
 {
     weir_child *first = first_failure(l);
@@ -351,6 +417,8 @@ static int verdict(launch *l)
 
     if (agreed_code(l))
         return agreed_code(l);
+    if (l->elastic && came_to_its_end(l))
+        return 0;
 
     if (first && (!requested || is_cause(first))) {
         print_failure(l, first);
@@ -377,6 +445,18 @@ void weir_launch_dir_remove(const char *dir, int size)
     rmdir(dir);
 }
 
+/* What ranks that were killed have left for guests to find. */
+static void remove_doors(const launch *l)
+{
+    char path[256];
+
+    for (int r = 0; r < l->size; r++)
+        for (const char *letter = "gd"; *letter; letter++) {
+            snprintf(path, sizeof path, "%s/%c%d", l->env.dir, *letter, (int)l->child[r].pid);
+            unlink(path);
+        }
+}
+
 static weir_err start_all(launch *l, char **argv)
 {
     for (int r = 0; r < l->size; r++) {
@@ -388,6 +468,8 @@ static weir_err start_all(launch *l, char **argv)
 
 static void clean_up(launch *l)
 {
+    if (l->env.dir[0])
+        remove_doors(l);
     if (l->env.dir[0])
         weir_launch_dir_remove(l->env.dir, l->env.size);
     if (l->board)
@@ -401,23 +483,27 @@ static void clean_up(launch *l)
     free(l->child);
 }
 
-weir_err weir_launch(int workers, int leader, char **argv, const char *word, int *code)
+weir_err weir_launch(const weir_launching *what, int *code)
 {
     launch l;
     struct pollfd *set;
+    int workers = what->workers;
     weir_err err;
 
     if (workers < 1 || workers > RANKS_MAX)
         return weir_fail(WEIR_USAGE, "%d workers: a number from 1 to %d was expected", workers,
                          RANKS_MAX);
-    set = calloc((size_t)(1 + 2 * workers), sizeof *set);
-    err = set ? prepare(&l, workers) : weir_fail_nomem((size_t)workers * sizeof *set);
+    set = calloc((size_t)(1 + 2 * (workers + what->restarts)), sizeof *set);
+    err =
+        set ? prepare(&l, workers, what->restarts) : weir_fail_nomem((size_t)workers * sizeof *set);
     if (!set)
         return err;
     if (!err) {
-        l.env.leader = leader;
-        l.word = word;
-        err = start_all(&l, argv);
+        l.env.leader = what->leader;
+        l.word = what->word;
+        l.elastic = what->elastic;
+        l.argv = what->argv;
+        err = start_all(&l, what->argv);
         for (int r = 0; err && r < l.size; r++)
             end(&l.child[r]); /* a rank could not be started: the others go */
         watch(&l, set);

@@ -16,10 +16,17 @@
 #define WEIR_NET_LAUNCH_H
 #include "net/net.h"
 
-/* Runs `argv` (argv[0] is ignored: it is this program) as `workers` ranks; *code is what to exit
- * with. `word` is printed when a first signal was passed on to ranks that have met; NULL: nothing.
- */
-weir_err weir_launch(int workers, int leader, char **argv, const char *word, int *code);
+typedef struct weir_launching {
+    int workers, leader;
+    char **argv;      /* argv[0] is ignored: it is this program */
+    const char *word; /* printed when a first signal was passed on to ranks that have met */
+    /* Ranks that have met go on without one that ends: it is only noted on the board, and the code
+     * is 0 if one of them comes to a good end. */
+    bool elastic;
+    int restarts; /* so many are started anew for ranks that died, and join */
+} weir_launching;
+/* Runs argv as so many ranks; *code is what to exit with. */
+weir_err weir_launch(const weir_launching *, int *code);
 
 /* The rank's side: the inherited page and pipe; all zero or -1 when there was no such launcher. */
 typedef struct weir_launched {
@@ -30,15 +37,19 @@ void weir_launched_find(weir_launched *);
 /* Removes what ranks that never met have left: the sockets of a run of `size` ranks and their
  * directory, nothing else. */
 void weir_launch_dir_remove(const char *dir, int size);
-/* One slot per rank; written by its rank alone. */
-/* step << 8 | phase */
+/* One slot per rank. */
 typedef struct weir_board_slot {
-    _Atomic uint64_t doing;
-    char pad[56];
+    _Atomic uint64_t doing; /* by its rank alone: step << 8 | phase */
+    _Atomic int32_t pid;    /* by its rank, when it has this number; 0: nobody has it yet */
+    atomic_bool reaped;     /* by the launcher: it is dead, for certain */
+    char pad[48];
 } weir_board_slot;
 typedef struct weir_board {
-    uint64_t ranks;
-    char pad[56];
+    uint64_t ranks; /* slots */
+    /* by whoever agrees on a generation: its number << 32 | a hash of its list, the first one that
+     * was agreed on (membership.h) */
+    _Atomic uint64_t list;
+    char pad[48];
     weir_board_slot slot[];
 } weir_board;
 #endif

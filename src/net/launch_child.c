@@ -25,12 +25,18 @@ static void set_variables(int rank, const weir_net_run_env *env)
 {
     char text[32];
 
-    set_number("RANK", rank);
-    set_number("WORLD_SIZE", env->size);
-    set_number("LOCAL_RANK", rank);
-    set_number("LOCAL_WORLD_SIZE", env->size);
-    setenv("MASTER_ADDR", "127.0.0.1", 1);
-    setenv("MASTER_PORT", "29500", 1);
+    if (env->joins) {
+        setenv("WEIR_JOIN", "1", 1);
+    } else {
+        set_number("RANK", rank);
+        set_number("WORLD_SIZE", env->size);
+        set_number("LOCAL_RANK", rank);
+        set_number("LOCAL_WORLD_SIZE", env->size);
+        setenv("MASTER_ADDR", "127.0.0.1", 1);
+        setenv("MASTER_PORT", "29500", 1);
+    }
+    if (env->guests)
+        setenv("WEIR_GUESTS", "1", 1);
     setenv("WEIR_RUN", env->dir, 1);
     snprintf(text, sizeof text, "%d,%d", env->board, env->lifeline);
     setenv("WEIR_BOARD", text, 1);

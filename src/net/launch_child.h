@@ -12,6 +12,8 @@ typedef struct weir_net_run_env {
     int leader;          /* what this rank prints is for people as it is (mesh.h) */
     int board, lifeline; /* descriptors that ranks inherit; closed on exec everywhere else */
     char dir[128];
+    bool guests; /* others may join while the run goes on */
+    bool joins;  /* this one does */
 } weir_net_run_env;
 
 typedef struct weir_child {

@@ -8,17 +8,19 @@
 #include "net/frame.h"
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 static const double MEET = 60; /* seconds for all to come, or the timeout if that is longer */
 
 weir_err weir_liveness_open(weir_net *n, const weir_rank_info *rank_info)
 {
-    size_t bytes = sizeof(weir_liveness) + (size_t)n->size * sizeof(peer);
-    weir_liveness *l = calloc(1, bytes);
+    weir_liveness *l = calloc(1, sizeof *l);
 
-    if (!l)
-        return weir_fail_nomem(bytes);
+    if (!l || !(l->peer = calloc((size_t)n->size, sizeof *l->peer))) {
+        free(l);
+        return weir_fail_nomem((size_t)n->size * sizeof *l->peer);
+    }
     l->timeout = rank_info->timeout > 0 ? rank_info->timeout : 30;
     l->stall = rank_info->stall > 0 ? rank_info->stall : 600;
     /* those who met at a rendezvous are all there */
@@ -32,8 +34,21 @@ weir_err weir_liveness_open(weir_net *n, const weir_rank_info *rank_info)
 
 void weir_liveness_close(weir_net *n)
 {
+    if (n->life)
+        free(n->life->peer);
     free(n->life);
     n->life = NULL;
+}
+
+weir_err weir_liveness_grow(weir_net *n, int size)
+{
+    peer *more = realloc(n->life->peer, (size_t)size * sizeof *more);
+
+    if (!more)
+        return weir_fail_nomem((size_t)size * sizeof *more);
+    memset(more + n->size, 0, (size_t)(size - n->size) * sizeof *more);
+    n->life->peer = more;
+    return WEIR_OK;
 }
 
 void weir_liveness_name(weir_net *n, int p, const char *host, int pid)
@@ -57,23 +72,29 @@ void weir_liveness_watch(weir_net *n, double deadline)
 
 /* ---- faults ---- */
 
+/* It is of the same launcher as this one. */
+static bool on_board(const weir_net *n, int p)
+{
+    return n->board && (uint64_t)p < n->board->ranks &&
+           atomic_load_explicit(&n->board->slot[p].pid, memory_order_relaxed);
+}
+
 /* Where there is a common board it is exact to the last moment; the last word may be a beat old. */
 static uint64_t doing_of(const weir_net *n, int p)
 {
     if (p == n->rank)
         return atomic_load(&n->doing);
-    if (n->board && n->board->ranks == (uint64_t)n->size)
+    if (on_board(n, p))
         return atomic_load(&n->board->slot[p].doing);
     return n->life->peer[p].doing;
 }
 
 bool weir_net_stopping(const weir_net *n)
 {
-    const weir_board *b = n->board;
-
-    for (uint64_t p = 0; b && b->ranks == (uint64_t)n->size && p < b->ranks; p++)
-        if ((atomic_load_explicit(&b->slot[p].doing, memory_order_relaxed) & 0xff) ==
-            WEIR_PHASE_STOP)
+    for (int p = 0; p < n->size; p++)
+        if (on_board(n, p) &&
+            (atomic_load_explicit(&n->board->slot[p].doing, memory_order_relaxed) & 0xff) ==
+                WEIR_PHASE_STOP)
             return true;
     return atomic_load_explicit(&n->stopping, memory_order_relaxed);
 }
@@ -128,11 +149,15 @@ static void on_hello(weir_net *n, int from, const void *body, size_t len)
     peer *p = &l->peer[from];
     weir_hello h;
 
-    if (p->hello || !weir_hello_read(body, len, &h)) {
+    if (!weir_hello_read(body, len, &h)) {
         weir_log(WEIR_LOG_WARN, "net", "a greeting of rank %d that is none was dropped", from);
         return;
     }
-    if (h.size != (uint32_t)n->size)
+    if (p->hello) { /* it has not heard our answer */
+        n->world->tell(n, from, WEIR_FRAME_WELCOME, NULL, 0);
+        return;
+    }
+    if (!l->met && h.size != (uint32_t)n->size)
         snprintf(l->misfit, sizeof l->misfit,
                  "rank %d was told that the run has %u ranks, rank %d that it has %d", from, h.size,
                  n->rank, n->size);

@@ -17,11 +17,12 @@ typedef struct weir_liveness {
     double last_beat;
     uint64_t shown; /* what we were doing at the last beat */
     int hellos, welcomes;
+    bool met; /* all that began the run have greeted each other */
     char host[64];
     char misfit[160]; /* why we cannot run together; "" */
     weir_net_task *waiter;
     const weir_fault *leaving; /* why we leave, for those who still come; NULL: we stay */
-    peer peer[];
+    peer *peer;
 } weir_liveness;
 
 /* Blocks the running fibre until something has happened to a peer. */

@@ -31,7 +31,7 @@ static const weir_loss *loss_of(const weir_net *n, int peer)
     return NULL;
 }
 
-weir_err weir_loss_all(weir_net *n, int *who)
+weir_err weir_loss_all(weir_net *n, int generation, int *who)
 {
     int aborted = atomic_load(&n->aborted);
 
@@ -39,17 +39,19 @@ weir_err weir_loss_all(weir_net *n, int *who)
         return *who = n->rank, (weir_err)aborted;
     if (n->closing)
         return WEIR_STALE;
-    if (n->strict && n->first)
+    if (!n->strict || generation == WEIR_EVER)
+        return WEIR_OK;
+    if (n->first)
         return *who = n->first->fault.rank, n->first->fault.code;
-    return WEIR_OK;
+    return n->ended >= n->generation ? WEIR_STALE : WEIR_OK;
 }
 
-/* A WEIR_ANY receive hears of each loss once. */
-static weir_err untold(weir_net *n, int *who)
+/* A WEIR_ANY receive hears of each loss once. told: the bit of its kind. */
+static weir_err untold(weir_net *n, int told, int *who)
 {
     for (const weir_loss *l = n->losses; l; l = l->next)
-        if (!(n->peer[l->peer] & (WEIR_PEER_TOLD | WEIR_PEER_OUT))) {
-            n->peer[l->peer] |= WEIR_PEER_TOLD;
+        if (!(n->peer[l->peer] & (told | WEIR_PEER_OUT))) {
+            n->peer[l->peer] |= (unsigned char)told;
             return *who = l->peer, l->fault.code;
         }
     return WEIR_OK;
@@ -60,12 +62,14 @@ static bool has_left(weir_net *n, int peer)
     return weir_loss_is(n, peer, WEIR_PEER_LEFT) || (n->world->left && n->world->left(n, peer));
 }
 
-weir_err weir_loss_of(weir_net *n, int peer, int *who)
+weir_err weir_loss_of(weir_net *n, int generation, int peer, int *who)
 {
     const weir_loss *l;
 
+    if (peer == WEIR_ANY && generation == WEIR_EVER)
+        return n->peer ? untold(n, WEIR_PEER_TOLD_EVER, who) : WEIR_OK;
     if (peer == WEIR_ANY)
-        return n->strict || !n->peer ? WEIR_OK : untold(n, who);
+        return n->strict || !n->peer ? WEIR_OK : untold(n, WEIR_PEER_TOLD, who);
     if (weir_loss_is(n, peer, WEIR_PEER_LOST) && (l = loss_of(n, peer)))
         return *who = peer, l->fault.code;
     return has_left(n, peer) ? (*who = peer, WEIR_LOST) : WEIR_OK;
@@ -77,10 +81,15 @@ bool weir_net_alive(weir_net *n, int peer)
            !has_left(n, peer);
 }
 
+static void look_whether_over(weir_net *n)
+{
+    atomic_store(&n->over, n->strict && (n->first || n->ended >= n->generation));
+}
+
 void weir_net_strict(weir_net *n, bool strict)
 {
     n->strict = strict;
-    atomic_store(&n->over, strict && n->first);
+    look_whether_over(n);
 }
 
 bool weir_net_over(const weir_net *n)
@@ -92,9 +101,9 @@ bool weir_net_over(const weir_net *n)
 
 static weir_err judge(weir_net *n, weir_net_op *o, int *who)
 {
-    weir_err err = weir_loss_all(n, who);
+    weir_err err = weir_loss_all(n, o->generation, who);
 
-    return err ? err : weir_loss_of(n, o->peer, who);
+    return err ? err : weir_loss_of(n, o->generation, o->peer, who);
 }
 
 void weir_loss_add(weir_net *n, int peer, const weir_fault *fault)
@@ -113,11 +122,11 @@ void weir_loss_add(weir_net *n, int peer, const weir_fault *fault)
     l->fault = *fault;
     *n->losses_tail = l;
     n->losses_tail = &l->next;
-    weir_loss_text(fault, text, sizeof text);
+    weir_fault_text(fault, text, sizeof text);
     weir_log(WEIR_LOG_INFO, "net", "rank %d has lost rank %d: %s", n->rank, peer, text);
     if (!n->first && !weir_loss_is(n, peer, WEIR_PEER_OUT))
         n->first = l;
-    atomic_store(&n->over, n->strict && n->first);
+    look_whether_over(n);
     weir_match_judge(n, judge);
     n->world->cut(n, peer);
     weir_liveness_wake(n);
@@ -166,8 +175,18 @@ void weir_net_abort(weir_net *n, weir_err code)
 
 static weir_err stale(weir_net *n, weir_net_op *o, int *who)
 {
-    (void)n, (void)o, (void)who;
-    return WEIR_STALE;
+    (void)n, (void)who;
+    return o->generation == WEIR_EVER ? WEIR_OK : WEIR_STALE;
+}
+
+void weir_net_end(weir_net *n, int generation)
+{
+    if (generation <= n->ended)
+        return;
+    n->ended = generation;
+    look_whether_over(n);
+    weir_match_judge(n, judge);
+    weir_liveness_wake(n);
 }
 
 void weir_net_renew(weir_net *n, int generation, const int *members, int count)
@@ -183,7 +202,7 @@ void weir_net_renew(weir_net *n, int generation, const int *members, int count)
     n->first = n->losses;
     while (n->first && n->peer[n->first->peer] & WEIR_PEER_OUT)
         n->first = n->first->next;
-    atomic_store(&n->over, n->strict && n->first);
+    look_whether_over(n);
     weir_match_judge(n, stale);
     weir_match_drop(n, generation);
 }
@@ -192,16 +211,16 @@ int weir_net_generation(const weir_net *n) { return n->generation; }
 
 /* ---- saying so ---- */
 
-static const char *const phase_name[WEIR_PHASES] = {"start",    "load",   "compute",
-                                                    "exchange", "update", "eval",
-                                                    "save",     "end",    "stop"};
+static const char *const phase_name[WEIR_PHASES] = {"start",  "load", "compute", "exchange",
+                                                    "update", "eval", "save",    "end",
+                                                    "stop",   "agree"};
 
 const char *weir_phase_name(weir_phase phase)
 {
     return (unsigned)phase < WEIR_PHASES ? phase_name[phase] : "unknown";
 }
 
-void weir_loss_text(const weir_fault *f, char *text, size_t room)
+void weir_fault_text(const weir_fault *f, char *text, size_t room)
 {
     char who[120];
     const char *phase = weir_phase_name(f->phase);
@@ -226,6 +245,11 @@ void weir_net_fault(weir_net *n, weir_fault *out)
     const weir_loss *l = n->first ? n->first : n->losses;
 
     *out = l ? l->fault : (weir_fault){.code = WEIR_OK, .rank = -1};
+}
+
+void weir_net_ended_by(weir_net *n, weir_fault *out)
+{
+    *out = n->first ? n->first->fault : (weir_fault){.code = WEIR_OK, .rank = -1};
 }
 
 /* The loss an operation that ended with (LOST or SILENT, peer) speaks of. */
@@ -263,7 +287,7 @@ weir_err weir_net_why(weir_net *n, const weir_net_op *o)
         if (!l)
             return weir_fail(o->err, "rank %d has left the run; nothing more will come from it",
                              o->peer);
-        weir_loss_text(&l->fault, text, sizeof text);
+        weir_fault_text(&l->fault, text, sizeof text);
         return weir_fail(o->err, "%s", text);
     default:
         return weir_fail(o->err, "the exchange was given up: this rank failed (%s)",
@@ -275,6 +299,6 @@ weir_err weir_net_lost(weir_net *n)
 {
     weir_net_op op = {.peer = n->rank};
 
-    op.err = weir_loss_all(n, &op.peer);
+    op.err = weir_loss_all(n, n->generation, &op.peer);
     return weir_net_why(n, &op);
 }

@@ -21,7 +21,16 @@ void weir_net_op_sent(weir_net *n, weir_net_op *o)
     /* one that has left in order may well have taken it first */
     bool lost = weir_loss_is(n, o->peer, WEIR_PEER_LOST);
 
-    weir_net_op_done(o, lost ? weir_loss_of(n, o->peer, &o->peer) : WEIR_OK);
+    weir_net_op_done(o, lost ? weir_loss_of(n, o->generation, o->peer, &o->peer) : WEIR_OK);
+}
+
+/* What it belongs to. */
+static int generation_of(const weir_net *n, uint64_t tag)
+{
+    uint64_t channel = tag >> 56;
+
+    return channel == WEIR_CHANNEL_MEMBERS || channel == WEIR_CHANNEL_STATE ? WEIR_EVER
+                                                                            : n->generation;
 }
 
 /* ---- messages ---- */
@@ -148,6 +157,8 @@ static void refuse_more(weir_net *n)
 
 void weir_match_arrive(weir_net *n, weir_msg *m)
 {
+    if (generation_of(n, m->tag) == WEIR_EVER)
+        m->generation = WEIR_EVER;
     if (m->generation < n->generation || weir_loss_is(n, m->from, WEIR_PEER_LOST) || n->closing) {
         drop(n, m);
         return;
@@ -225,13 +236,13 @@ void weir_net_send(weir_net *n, int peer, uint64_t tag, const void *data, size_t
                        .tag = tag,
                        .data = (void *)(uintptr_t)data,
                        .len = len,
-                       .generation = n->generation,
+                       .generation = generation_of(n, tag),
                        .kind = WEIR_NET_OP_SENDING};
     if (no_such_rank(n, o, peer, 0))
         return;
-    err = weir_loss_all(n, &who);
+    err = weir_loss_all(n, o->generation, &who);
     if (!err)
-        err = weir_loss_of(n, peer, &who);
+        err = weir_loss_of(n, o->generation, peer, &who);
     if (refused(o, err, who))
         return;
     if (peer == n->rank) {
@@ -259,18 +270,18 @@ void weir_net_recv_masked(weir_net *n, const weir_net_want *want, weir_net_op *o
                        .mask = want->mask,
                        .data = want->buf,
                        .cap = want->cap,
-                       .generation = n->generation,
+                       .generation = generation_of(n, want->tag),
                        .kind = WEIR_NET_OP_POSTED};
     if (no_such_rank(n, o, peer, WEIR_ANY))
         return;
-    err = weir_loss_all(n, &who);
+    err = weir_loss_all(n, o->generation, &who);
     if (refused(o, err, who))
         return;
     if ((m = find_held(n, o))) {
         match(n, o, m);
         return;
     }
-    err = weir_loss_of(n, peer, &who);
+    err = weir_loss_of(n, o->generation, peer, &who);
     if (refused(o, err, who))
         return;
     *n->posted_tail = o;

@@ -303,7 +303,7 @@ static void cut(weir_net *n, int peer)
     if (!weir_loss_is(n, peer, WEIR_PEER_LOST) || l->down)
         return;
     weir_net_fault(n, &f);
-    weir_loss_text(&f, text, sizeof text);
+    weir_fault_text(&f, text, sizeof text);
     weir_log(WEIR_LOG_WARN, "net", "lost: %s", text);
     weir_mpi_down(n);
 }

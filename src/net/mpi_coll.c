@@ -25,7 +25,7 @@ static weir_err give_up(weir_net *n, weir_err err)
             WEIR_SILENT,
             "a collective of MPI's did not end within %.0f s: a rank is busy, or runs another one",
             ((mpi_link *)n->link)->stall);
-    weir_loss_all(n, &failed.peer);
+    weir_loss_all(n, n->generation, &failed.peer);
     return weir_net_why(n, &failed);
 }
 
@@ -46,7 +46,7 @@ static weir_err await(weir_net *n, transfer *t, int code, MPI_Request r)
     t->op = &o;
     weir_mpi_watch(l, t, r);
     while ((err = weir_net_wait(n, &ops, 1, weir_net_now(n) + GLANCE, &which)) == WEIR_LATE) {
-        if ((err = weir_loss_all(n, &which)))
+        if ((err = weir_loss_all(n, n->generation, &which)))
             return give_up(n, err);
         if (weir_net_now(n) > limit)
             return give_up(n, WEIR_LATE);
@@ -59,7 +59,7 @@ static weir_err prepare(weir_net *n, transfer **t)
 {
     mpi_link *l = n->link;
     int who = n->rank;
-    weir_err err = weir_loss_all(n, &who);
+    weir_err err = weir_loss_all(n, n->generation, &who);
 
     if (err || l->down) {
         weir_net_op failed = {.err = err ? err : WEIR_LOST, .peer = who};

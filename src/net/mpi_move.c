@@ -235,7 +235,7 @@ bool weir_mpi_finish(weir_net *n)
 /* Why a receive that was under way will not end well, and who is to blame. */
 static weir_err reason(weir_net *n, weir_net_op *o)
 {
-    weir_err err = weir_loss_all(n, &o->peer);
+    weir_err err = weir_loss_all(n, n->generation, &o->peer);
     weir_fault f;
 
     if (err)

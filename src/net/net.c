@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #define X(name) &weir_net_##name.plug,
 static const weir_plug *const worlds[] = {
@@ -23,6 +24,7 @@ weir_err weir_net_open(weir_net *n, weir_sched *s, const weir_world *world, void
                     .self = self,
                     .rank = rank_info->rank,
                     .size = rank_info->size,
+                    .ended = -1,
                     .strict = true};
     n->posted_tail = &n->posted;
     for (int i = 0; i < WEIR_SHELVES; i++)
@@ -31,6 +33,8 @@ weir_err weir_net_open(weir_net *n, weir_sched *s, const weir_world *world, void
     n->hold = (size_t)((weir_world_self *)self)->hold;
     n->stack = world->stack;
     n->board = rank_info->board;
+    if (n->board && (uint64_t)n->rank < n->board->ranks)
+        atomic_store(&n->board->slot[n->rank].pid, (int32_t)getpid());
     weir_net_rt_fill(n);
     return WEIR_OK;
 }
@@ -43,20 +47,23 @@ void weir_net_close(weir_net *n)
         free(l);
     }
     free(n->peer);
+    free(n->guest);
+    free(n->welcome);
 }
 
 typedef struct first {
     weir_net *net;
     weir_err (*fn)(weir_net *, void *);
     void *arg;
+    bool guest; /* it meets nobody yet */
 } first;
 
 static weir_err first_fibre(void *arg)
 {
     first *f = arg;
-    weir_err err = f->net->life ? weir_liveness_meet(f->net) : WEIR_OK;
+    weir_err err = f->net->life && !f->guest ? weir_liveness_meet(f->net) : WEIR_OK;
 
-    if (!err)
+    if (!err && !f->guest)
         weir_log(WEIR_LOG_INFO, "net", "rank %d of %d has met all others over %s", f->net->rank,
                  f->net->size, weir_net_name(f->net));
 
@@ -86,7 +93,8 @@ static weir_err run_linked(first *f, const weir_rank_info *rank_info)
     weir_net *n = f->net;
     weir_err err;
 
-    if (n->size == 1)
+    f->guest = rank_info->join[0];
+    if (n->size == 1 && !f->guest)
         return run_first(f);
     WEIR_TRY(weir_liveness_open(n, rank_info));
     err = n->world->open(n, rank_info);

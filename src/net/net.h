@@ -28,8 +28,12 @@ enum { WEIR_ANY = -1 }; /* any source */
 /*      63..56 channel   55..24 sequence (a step, or a group's running number)   23..0 part */
 typedef enum {
     WEIR_CHANNEL_TEST = 1,
-    WEIR_CHANNEL_COLL,  /* collectives; sequence: the group's running number */
-    WEIR_CHANNEL_AGREE, /* membership after a loss */
+    WEIR_CHANNEL_COLL, /* collectives; sequence: the group's running number */
+    /* who is in the next generation (membership.h), and state that goes ahead of it: of no
+     * generation themselves, so that neither the loss of another peer nor a renewal ends them. A
+     * WEIR_ANY receive completes once per lost peer */
+    WEIR_CHANNEL_MEMBERS,
+    WEIR_CHANNEL_STATE,
     WEIR_CHANNEL_SERVE, /* requests to a serving task: the only channel received with a wildcard */
     /* deltas of one worker to all others; sequence: the sender's step, part: the lane */
     WEIR_CHANNEL_PEERS
@@ -128,7 +132,8 @@ typedef enum {
     WEIR_PHASE_EVAL,
     WEIR_PHASE_SAVE,
     WEIR_PHASE_END,
-    WEIR_PHASE_STOP, /* told to leave: waits until all know */
+    WEIR_PHASE_STOP,  /* told to leave: waits until all know */
+    WEIR_PHASE_AGREE, /* a member is lost, or comes: who goes on? */
     WEIR_PHASES
 } weir_phase;
 const char *weir_phase_name(weir_phase);
@@ -152,6 +157,10 @@ typedef struct weir_fault {
     char what[200]; /* "ended", "was silent for 30.2 s" */
 } weir_fault;
 void weir_net_fault(weir_net *, weir_fault *);
+/* The same of this generation alone: code WEIR_OK if it has lost nobody. */
+void weir_net_ended_by(weir_net *, weir_fault *);
+/* "rank 2 (host a, pid 7) ended in phase save of step 3". */
+void weir_fault_text(const weir_fault *, char *text, size_t room);
 /* [any thread] gives up: every operation of this rank ends with `code`; used when compute fails
  * while the exchange waits. */
 void weir_net_abort(weir_net *, weir_err code);
@@ -161,12 +170,33 @@ bool weir_net_over(const weir_net *);
  * for. WEIR_OK: something can. */
 weir_err weir_net_lost(weir_net *);
 
+/* This generation is over here, as if a member were lost, though none may be: posted receives and
+ * everything started later fail with WEIR_STALE, until a newer one begins. Of an older one: nothing
+ * happens; of one to come: it will be over as soon as it begins. */
+void weir_net_end(weir_net *, int generation);
 /* From now on generation `generation` with these members: older ops end WEIR_STALE, older messages
  * are dropped on arrival, newer ones kept until we follow. A member lost meanwhile is reported, not
  * forgotten. Agreeing on generation, members and step is the caller's: ranks may have been one step
  * apart. */
 void weir_net_renew(weir_net *, int generation, const int *members, int count);
 int weir_net_generation(const weir_net *);
+
+/* ---- those who come while the run goes on (guests.c) ---- */
+typedef struct weir_members weir_members; /* a list that was agreed: member_message.h */
+/* On a member: from now on guests are told these bytes, which are copied; one that says it is ready
+ * waits for the next change of members. Again: other bytes. Where nobody can come: nothing
+ * happens. */
+weir_err weir_net_invite(weir_net *, const void *welcome, size_t n);
+/* How many are ready and wait at this member's door. [any thread] */
+int weir_net_guests(const weir_net *);
+/* On a member of a list with newcomers, before the groups follow: on return there are links to
+ * them; one that has not come is lost. [blocks] */
+weir_err weir_net_admit(weir_net *, const weir_members *);
+/* On a guest: what it is told at the door; malloc'ed. [blocks] */
+weir_err weir_net_knock(weir_net *, void **welcome, size_t *n);
+/* On a guest, which is ready: waits until the members have it in their list, and it has links to
+ * all of them. From now on it has a rank. The list lies in the arena. [blocks] */
+weir_err weir_net_join(weir_net *, weir_arena *, weir_members *);
 
 /* ---- time and tasks ---- */
 double weir_net_now(weir_net *); /* [any thread] seconds, monotonic or virtual */
@@ -215,6 +245,10 @@ typedef struct weir_rank_info {
      * once all have met */
     char run_dir[128];
     char rendezvous[128]; /* HOST:PORT; "" on one machine */
+    /* this process is no rank yet: it joins a run. HOST:PORT of a door of it, or "here": the one
+     * whose directory is run_dir. "": it is a rank */
+    char join[128];
+    bool guests; /* others may join while the run goes on */
     /* a launcher's name for this run: processes of another are refused; "" if it gave none */
     char job[64];
     /* the file with the cluster's key; NULL: none. The caller's, for as long as the run */

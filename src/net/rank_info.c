@@ -105,6 +105,7 @@ static weir_err from_launcher(const char *run, weir_rank_info *p)
     weir_launched_find(&launched);
     p->board = launched.board;
     p->rendezvous[0] = 0;
+    p->guests = getenv("WEIR_GUESTS") != NULL;
     strcpy(p->source, "weir");
     return copy("WEIR_RUN", run, p->run_dir, sizeof p->run_dir);
 }
@@ -200,14 +201,46 @@ static weir_err from_environment(weir_rank_info *p)
     return WEIR_OK;
 }
 
-weir_err weir_rank_info_find(int rank, int size, const char *rendezvous, weir_rank_info *out)
+/* What every process has. */
+static weir_rank_info anybody(void)
 {
     weir_rank_info p = {.size = 1, .local_size = 1, .timeout = 30, .stall = 600};
 
     if (gethostname(p.host, sizeof p.host - 1))
         strcpy(p.host, "unknown");
+    return p;
+}
+
+weir_err weir_rank_info_join(const char *at, weir_rank_info *out)
+{
+    weir_rank_info p = anybody();
+
+    WEIR_TRY(check_rendezvous("--join", at));
+    WEIR_TRY(copy("--join", at, p.join, sizeof p.join));
+    WEIR_TRY(copy("--join", at, p.rendezvous, sizeof p.rendezvous));
+    strcpy(p.source, "join");
+    p.guests = true;
+    *out = p;
+    return WEIR_OK;
+}
+
+/* Started by our launcher in place of one that died. */
+static weir_err from_restart(weir_rank_info *p)
+{
+    WEIR_TRY(from_launcher(getenv("WEIR_RUN"), p));
+    strcpy(p->join, "here");
+    p->guests = true;
+    return WEIR_OK;
+}
+
+weir_err weir_rank_info_find(int rank, int size, const char *rendezvous, weir_rank_info *out)
+{
+    weir_rank_info p = anybody();
+
     strcpy(p.source, "alone");
-    if (rank != -1 || size != 0 || rendezvous)
+    if (getenv("WEIR_JOIN") && getenv("WEIR_RUN"))
+        WEIR_TRY(from_restart(&p));
+    else if (rank != -1 || size != 0 || rendezvous)
         WEIR_TRY(from_flags(rank, size, rendezvous, &p));
     else
         WEIR_TRY(from_environment(&p));

@@ -20,6 +20,9 @@
  * names the missing one. */
 weir_err weir_rank_info_find(int rank, int size, const char *rendezvous, weir_rank_info *);
 
+/* No rank yet: one that joins the run at HOST:PORT. */
+weir_err weir_rank_info_join(const char *at, weir_rank_info *);
+
 /* For rank_info*.c: a variable's number, and how many ranks a run may have. */
 enum { WEIR_RANKS_MAX = 1 << 20 };
 weir_err weir_rank_info_number(const char *name, const char *text, long least, long most, int *out);

@@ -98,6 +98,12 @@ void weir_sched_ready(weir_net_task *t)
     s->tail = &t->next_ready;
 }
 
+void weir_sched_patient(weir_net_task *t)
+{
+    t->net->sched->patient += !t->patient;
+    t->patient = true;
+}
+
 static weir_net_task *take_ready(weir_sched *s)
 {
     weir_net_task *t;
@@ -215,6 +221,7 @@ static void body(void *arg)
     t->result = t->fn(t->arg);
     t->finished = true;
     s->live--;
+    s->patient -= t->patient;
     if (t->joiner)
         weir_sched_ready(t->joiner);
     weir_fibre_leave(t->fibre, stage(s, choose(s)));

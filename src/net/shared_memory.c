@@ -265,7 +265,7 @@ static void watch(weir_net *n, weir_net_op *life, weir_flag *f, uint32_t value)
     life->at = weir_net_now(n);
     while (!raised(f, value) && !life->done) {
         life->waiter = n->sched->current;
-        if (n->sched->live > 1) {
+        if (n->sched->live - n->sched->patient > 1) {
             weir_sched_block(n, weir_net_now(n) + GLANCE);
             continue;
         }

@@ -10,6 +10,8 @@
  *   liveness*.c                  meeting, signs of life, leaving (worlds with real peers)
  *   shared_memory.c              memory in common, and waiting for a word in it
  *   mesh.c, group.c              who is who, and all groups
+ *   membership*.c, member_message.c   who is in the next generation
+ *   guests.c                     those who come while the run goes on
  *   launch*.c, output.c          workers of this machine, and what they print
  *   rank_info*.c                 which rank a process is
  *   address.c                    where a rank is reached
@@ -25,6 +27,9 @@
 #include "net/net.h"
 #include <pthread.h>
 #include <stdatomic.h>
+
+struct weir_meet_entry;
+struct weir_guest;
 
 /* A message that has arrived: whole, or (mpi) its head only. Allocated by the world, often as the
  * beginning of something larger. */
@@ -90,6 +95,21 @@ typedef struct weir_world {
     /* A peer was silent that long: what the world knows of the reason, as the end of a sentence;
      * "": nothing. NULL: it never does. */
     const char *(*silence)(weir_net *, int peer, double seconds);
+    /* ---- those who come while a run goes on; all NULL where nobody can ---- */
+    /* On a member: guests may come to its door (n->welcome is what they are told). Again: harmless,
+     * and takes over a door whose keeper is gone. */
+    weir_err (*invite)(weir_net *);
+    /* There is room for ranks below `size`. */
+    weir_err (*grow)(weir_net *, int size);
+    /* A link to a newcomer, who is known by its entry. */
+    weir_err (*link)(weir_net *, int rank, const struct weir_meet_entry *);
+    /* The list is agreed: those in it who wait at this member's door are told. */
+    void (*tell_guests)(weir_net *, const weir_members *);
+    /* On a guest: asks at the door, again and again until `deadline`; then waits to be taken in:
+     * sets n->rank, and gives the list as its bytes and all ranks' entries; malloc'ed. [blocks] */
+    weir_err (*knock)(weir_net *, void **welcome, size_t *n);
+    weir_err (*wait_in)(weir_net *, void **list, size_t *n, struct weir_meet_entry **,
+                        int *entries);
     /* ---- what only a simulated world has; all NULL elsewhere ---- */
     void (*chosen)(const void *self, weir_net_facts *); /* adds the facts that depend on options */
     /* Virtual time: idle shall return at the task's deadline. NULL: the scheduler watches the
@@ -131,6 +151,7 @@ struct weir_sched {
     weir_fibre *main;
     weir_net_task *current, *ready, **tail, *all;
     int live;
+    int patient; /* of those: they do not mind if what they wait for is seen a nap later */
     unsigned turns;
     _Atomic(weir_wake *) remote; /* a stack: pushed by anyone, taken whole by the comm thread */
     atomic_int asleep;
@@ -145,6 +166,7 @@ struct weir_net_task {
     void *arg;
     weir_err result;
     bool queued, finished, blocked;
+    bool patient; /* see weir_sched */
     double deadline;
     /* the world's: timers of this task, the nearest and one left over; and how many it has out */
     double armed[2];
@@ -157,8 +179,9 @@ struct weir_net_task {
 weir_err weir_sched_open(weir_sched *, const weir_world *);
 void weir_sched_run(weir_sched *); /* until no fibre lives */
 void weir_sched_close(weir_sched *);
-void weir_sched_ready(weir_net_task *); /* comm thread only; waking for nothing does no harm */
-void weir_sched_wake(weir_net_task *);  /* [any thread] */
+void weir_sched_ready(weir_net_task *);   /* comm thread only; waking for nothing does no harm */
+void weir_sched_patient(weir_net_task *); /* from now on it is, until it ends */
+void weir_sched_wake(weir_net_task *);    /* [any thread] */
 void weir_sched_remote(weir_sched *, weir_wake *); /* [any thread] fn will run on the comm thread */
 bool weir_sched_drain(weir_sched *);               /* runs what was handed over; was there any */
 /* about to sleep: false if there is something to run first. Then the bell rings */
@@ -182,7 +205,15 @@ typedef struct weir_loss {
     weir_fault fault; /* who is to blame */
 } weir_loss;
 enum { WEIR_SHELVES = 16 };
-enum { WEIR_PEER_LOST = 1, WEIR_PEER_TOLD = 2, WEIR_PEER_LEFT = 4, WEIR_PEER_OUT = 8 };
+enum {
+    WEIR_PEER_LOST = 1,
+    WEIR_PEER_TOLD = 2, /* a receive from anybody was told of its loss */
+    WEIR_PEER_LEFT = 4,
+    WEIR_PEER_OUT = 8,        /* of this generation */
+    WEIR_PEER_TOLD_EVER = 16, /* as TOLD, to what belongs to no generation */
+};
+/* The generation of what belongs to none (WEIR_CHANNEL_MEMBERS). */
+enum { WEIR_EVER = INT32_MAX - 1 };
 
 struct weir_net {
     weir_sched *sched;
@@ -190,6 +221,7 @@ struct weir_net {
     void *self; /* the world's options */
     void *link; /* the world's own; NULL when alone */
     int rank, size, generation;
+    int ended; /* the newest generation that was ended here without a loss; -1: none */
     bool strict, dry, closing;
     atomic_int aborted;
     atomic_bool over; /* strict, and somebody is lost: see weir_net_over */
@@ -207,8 +239,14 @@ struct weir_net {
     /* the world's: by rank, the lowest rank on the same machine; NULL: all are on one */
     int *machine;
     struct weir_liveness *life; /* NULL: alone, or in a world that knows all */
-    _Atomic uint64_t doing;     /* step << 8 | phase */
-    atomic_bool stopping;       /* a peer was heard to be in WEIR_PHASE_STOP */
+    /* guests.c: what guests are told; those that are ready, at this member's door; how many */
+    void *welcome;
+    size_t welcome_bytes;
+    struct weir_guest *guest;
+    int guest_room;
+    atomic_int guests;
+    _Atomic uint64_t doing; /* step << 8 | phase */
+    atomic_bool stopping;   /* a peer was heard to be in WEIR_PHASE_STOP */
     weir_board *board;
     weir_net_count count;
     /* shared_memory.c's: waits to come that had better be asleep; cores (0: not counted yet) and
@@ -247,16 +285,24 @@ void weir_match_judge(weir_net *, weir_err (*judge)(weir_net *, weir_net_op *, i
 /* a peer is gone; again: nothing happens */
 void weir_loss_add(weir_net *, int peer, const weir_fault *);
 void weir_loss_left(weir_net *, int peer); /* one has left in order */
-/* the reason why nothing can be started, if there is one */
-weir_err weir_loss_all(weir_net *, int *who);
-/* why nothing will come of `peer` (or WEIR_ANY), if so */
-weir_err weir_loss_of(weir_net *, int peer, int *who);
+/* the reason why nothing of a generation can be started, if there is one */
+weir_err weir_loss_all(weir_net *, int generation, int *who);
+/* why nothing of a generation will come of `peer` (or WEIR_ANY), if so */
+weir_err weir_loss_of(weir_net *, int generation, int peer, int *who);
 bool weir_loss_is(const weir_net *, int peer, int bits);
 void weir_loss_end(weir_net *);  /* the first fibre has returned */
 void weir_loss_look(weir_net *); /* something is known now that ends posted receives */
-void weir_loss_text(const weir_fault *, char *text, size_t room);
+
+/* ---- guests.c ---- */
+/* One is ready at this member's door; or is gone before it was taken in. */
+void weir_guests_add(weir_net *, const struct weir_guest *);
+void weir_guests_remove(weir_net *, uint64_t token);
 
 /* ---- liveness.c ---- */
+/* Room for ranks below `size`. */
+weir_err weir_liveness_grow(weir_net *, int size);
+/* Greets this peer, and waits for its greeting; or gives it up. [blocks] */
+weir_err weir_liveness_greet(weir_net *, int peer);
 weir_err weir_liveness_open(weir_net *, const weir_rank_info *);
 void weir_liveness_close(weir_net *);
 weir_err weir_liveness_meet(weir_net *); /* [blocks] until everybody is there */

@@ -209,7 +209,7 @@ static const weir_opt options[] = {
 const weir_world weir_net_zmq = {
     .plug = {"zmq", "processes on this machine or on many, over ZeroMQ", sizeof(weir_zmq_self),
              options},
-    .facts = {.loses = true, .encrypts = true, .shares = true},
+    .facts = {.loses = true, .joins = true, .encrypts = true, .shares = true},
     .stack = 1 << 20,
     .open = weir_zmq_open,
     .met = weir_zmq_met,
@@ -222,4 +222,10 @@ const weir_world weir_net_zmq = {
     .idle = idle,
     .now = now,
     .silence = weir_zmq_silence,
+    .invite = weir_zmq_invite,
+    .grow = weir_zmq_grow,
+    .link = weir_zmq_link,
+    .tell_guests = weir_zmq_tell_guests,
+    .knock = weir_zmq_knock,
+    .wait_in = weir_zmq_wait_in,
 };

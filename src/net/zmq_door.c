@@ -6,33 +6,13 @@
  * id that ZeroMQ gave its connection, so that a rank which died and was started again takes its own
  * place. */
 #include "core/log.h"
-#include "net/zmq_link.h"
+#include "net/zmq_door.h"
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 #include <zmq.h>
-
-enum { ID_MAX = 16, MESSAGE_MAX = 1024, WARNINGS = 10 };
-
-typedef struct caller {
-    unsigned char id[ID_MAX];
-    size_t len; /* 0: has not come */
-} caller;
-
-typedef struct weir_door {
-    void *socket, *monitor;
-    caller *in; /* by rank */
-    weir_meet_entry *entry;
-    bool begun; /* the table is out */
-    int size, warned;
-    char program[WEIR_ZMQ_PROGRAM], job[64], at[128];
-    weir_crowd crowd;                      /* who is at the door and has not said who it is */
-    char told[WARNINGS][INET6_ADDRSTRLEN]; /* who was not let in, and warned of */
-    int tolds;
-    bool bad; /* a handshake has failed: its connection ends next */
-} weir_door;
 
 void weir_zmq_program(char text[WEIR_ZMQ_PROGRAM])
 {
@@ -41,8 +21,7 @@ void weir_zmq_program(char text[WEIR_ZMQ_PROGRAM])
 
 /* ---- who is there ---- */
 
-/* False: whoever had this id is gone. */
-static bool post(const weir_door *d, const caller *c, const void *message, size_t len)
+bool weir_door_post(const weir_door *d, const caller *c, const void *message, size_t len)
 {
     if (zmq_send(d->socket, c->id, c->len, ZMQ_SNDMORE | ZMQ_DONTWAIT) < 0)
         return false;
@@ -54,17 +33,17 @@ static bool post_seen(const weir_door *d, const caller *c)
     weir_meet_head seen;
 
     weir_meet_seal(&seen, WEIR_MEET_SEEN, sizeof seen);
-    return post(d, c, &seen, sizeof seen);
+    return weir_door_post(d, c, &seen, sizeof seen);
 }
 
-static void refuse(weir_door *d, const caller *c, weir_err code, const char *why)
+void weir_door_refuse(weir_door *d, const caller *c, weir_err code, const char *why)
 {
     weir_meet_refusal no = {.code = (int32_t)code};
 
     snprintf(no.why, sizeof no.why, "%s", why);
     weir_meet_seal(&no, WEIR_MEET_NO, sizeof no);
-    post(d, c, &no, sizeof no);
-    if (d->warned++ < WARNINGS)
+    weir_door_post(d, c, &no, sizeof no);
+    if (d->warned++ < WEIR_DOOR_WARNINGS)
         weir_log(WEIR_LOG_WARN, "net", "%s: refused, the run goes on", why);
 }
 
@@ -102,10 +81,18 @@ static bool same(const caller *a, const caller *b)
 /* True: it has its entry. */
 static bool on_join(weir_door *d, const caller *c, const weir_meet_join *j)
 {
-    const weir_meet_entry *old = &d->entry[(uint32_t)j->rank < (uint32_t)d->size ? j->rank : 0];
-    char why[400];
+    const weir_meet_entry *old =
+        d->in ? &d->entry[(uint32_t)j->rank < (uint32_t)d->size ? j->rank : 0] : NULL;
+    char why[400] = "";
 
-    judge(d, j, why, sizeof why);
+    if (!d->in)
+        snprintf(
+            why, sizeof why,
+            "rank %d (host %s, pid %d) comes too late: the run has begun; it may join by --join "
+            "%s, without --rank and --size",
+            j->rank, j->entry.host, j->entry.pid, d->at);
+    else
+        judge(d, j, why, sizeof why);
     if (!why[0] && d->begun && !(j->rank && same(c, &d->in[j->rank])))
         snprintf(why, sizeof why,
                  "rank %d (host %s, pid %d) comes too late: the run at %s has begun, with host %s, "
@@ -117,7 +104,7 @@ static bool on_join(weir_door *d, const caller *c, const weir_meet_join *j)
                  "two processes say they are rank %d: host %s, pid %d and host %s, pid %d", j->rank,
                  old->host, old->pid, j->entry.host, j->entry.pid);
     if (why[0]) {
-        refuse(d, c, WEIR_MISFIT, why);
+        weir_door_refuse(d, c, WEIR_MISFIT, why);
     } else if (!d->begun && post_seen(d, c)) {
         d->in[j->rank] = *c;
         d->entry[j->rank] = j->entry;
@@ -132,7 +119,7 @@ static bool on_join(weir_door *d, const caller *c, const weir_meet_join *j)
  * for that. */
 static void shut_out(weir_door *d, const char *host)
 {
-    if (!host[0] || d->tolds == WARNINGS) {
+    if (!host[0] || d->tolds == WEIR_DOOR_WARNINGS) {
         weir_log(WEIR_LOG_INFO, "net", "a process was not let in at %s", d->at);
         return;
     }
@@ -146,7 +133,7 @@ static void shut_out(weir_door *d, const char *host)
         host, d->at);
 }
 
-static void watch(weir_door *d)
+static void watch(weir_net *n, weir_door *d)
 {
     uint32_t value = 0;
 
@@ -161,6 +148,7 @@ static void watch(weir_door *d)
                 shut_out(d, weir_crowd_host(&d->crowd, (int)value));
             d->bad = false;
             weir_crowd_leave(&d->crowd, (int)value);
+            weir_zmq_guest_gone(n, d, (int)value);
         }
     }
 }
@@ -184,10 +172,10 @@ static bool read_arrival(void *socket, arrival *a)
         return zmq_msg_close(&other), false;
     *a = (arrival){.from.len = zmq_msg_size(&other)};
     zmq_msg_init(&a->body);
-    if (a->from.len <= ID_MAX)
+    if (a->from.len <= WEIR_DOOR_ID)
         memcpy(a->from.id, zmq_msg_data(&other), a->from.len);
     more = zmq_msg_more(&other) && zmq_msg_recv(&a->body, socket, ZMQ_DONTWAIT) >= 0;
-    a->whole = more && a->from.len && a->from.len <= ID_MAX && !zmq_msg_more(&a->body);
+    a->whole = more && a->from.len && a->from.len <= WEIR_DOOR_ID && !zmq_msg_more(&a->body);
     a->fd = zmq_msg_get(&a->body, ZMQ_SRCFD);
     for (more = more && zmq_msg_more(&a->body); more; more = zmq_msg_more(&other))
         if (zmq_msg_recv(&other, socket, ZMQ_DONTWAIT) < 0)
@@ -198,18 +186,22 @@ static bool read_arrival(void *socket, arrival *a)
 
 /* Takes one message; false if there is none. Only a whole and correct one is looked at, after what
  * its connection was in the meantime. */
-static bool take(weir_door *d)
+static bool take(weir_net *n, weir_door *d)
 {
     arrival a;
     weir_meet_join j;
+    weir_meet_knock k;
 
     if (!read_arrival(d->socket, &a))
         return false;
-    watch(d);
+    watch(n, d);
     if (a.whole && weir_meet_join_read(zmq_msg_data(&a.body), zmq_msg_size(&a.body), &j)) {
         if (on_join(d, &a.from, &j))
             weir_crowd_leave(&d->crowd, a.fd);
-    } else if (d->warned++ < WARNINGS) {
+    } else if (a.whole && weir_meet_knock_read(zmq_msg_data(&a.body), zmq_msg_size(&a.body), &k)) {
+        weir_crowd_leave(&d->crowd, a.fd);
+        weir_zmq_on_knock(n, d, &a.from, a.fd, &k);
+    } else if (d->warned++ < WEIR_DOOR_WARNINGS) {
         weir_log(WEIR_LOG_WARN, "net",
                  "a message at the rendezvous %s that is none of ours was dropped", d->at);
     }
@@ -223,8 +215,8 @@ void weir_zmq_door_look(weir_net *n)
 
     if (!d)
         return;
-    watch(d);
-    while (take(d))
+    watch(n, d);
+    while (take(n, d))
         ;
 }
 
@@ -267,7 +259,7 @@ static weir_err missing(weir_door *d, double waited)
             weir_meet_refusal no = {.code = WEIR_SILENT};
             snprintf(no.why, sizeof no.why, "%s", why);
             weir_meet_seal(&no, WEIR_MEET_NO, sizeof no);
-            post(d, &d->in[r], &no, sizeof no);
+            weir_door_post(d, &d->in[r], &no, sizeof no);
         }
     return weir_fail(WEIR_SILENT, "%s", why);
 }
@@ -306,7 +298,8 @@ static weir_err send_table(weir_net *n)
     memcpy(t->entry, d->entry, (size_t)n->size * sizeof *t->entry);
     weir_meet_seal(t, WEIR_MEET_TABLE, len);
     for (int r = 1; r < n->size; r++)
-        post(d, &d->in[r], t, len); /* one that has died since is missed by all in a moment */
+        weir_door_post(d, &d->in[r], t,
+                       len); /* one that has died since is missed by all in a moment */
     free(t);
     d->begun = true;
     return WEIR_OK;
@@ -327,16 +320,15 @@ static weir_err taken(weir_net *n, const weir_rank_info *rank_info, const weir_k
                      rank_info->rendezvous);
 }
 
-static weir_err listen_at(weir_net *n, const weir_rank_info *rank_info, const weir_key *key,
-                          const char *at, weir_meet_entry *entry)
+weir_err weir_door_listen(sockets *z, weir_door *d, const weir_key *key, const char *at,
+                          bool *taken)
 {
-    sockets *z = n->link;
-    weir_door *d = z->door;
     int yes = 1, events = ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_DISCONNECTED |
                           ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL |
                           ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL;
-    int64_t most = MESSAGE_MAX;
+    int64_t most = WEIR_DOOR_MESSAGE;
 
+    *taken = false;
     WEIR_TRY(weir_zmq_socket(z, ZMQ_ROUTER, &d->socket));
     WEIR_TRY(weir_zmq_option(d->socket, ZMQ_ROUTER_MANDATORY, &yes, sizeof yes));
     WEIR_TRY(weir_zmq_option(d->socket, ZMQ_MAXMSGSIZE, &most, sizeof most));
@@ -345,8 +337,18 @@ static weir_err listen_at(weir_net *n, const weir_rank_info *rank_info, const we
     WEIR_TRY(weir_zmq_monitor(z, d->socket, "inproc://door", events, &d->monitor));
     if (!zmq_bind(d->socket, at))
         return WEIR_OK;
-    return zmq_errno() == EADDRINUSE ? taken(n, rank_info, key, at, entry)
-                                     : weir_zmq_fail("listening at", at);
+    *taken = zmq_errno() == EADDRINUSE;
+    return *taken ? WEIR_OK : weir_zmq_fail("listening at", at);
+}
+
+static weir_err listen_at(weir_net *n, const weir_rank_info *rank_info, const weir_key *key,
+                          const char *at, weir_meet_entry *entry)
+{
+    sockets *z = n->link;
+    bool held;
+
+    WEIR_TRY(weir_door_listen(z, z->door, key, at, &held));
+    return held ? taken(n, rank_info, key, at, entry) : WEIR_OK;
 }
 
 weir_err weir_zmq_door_open(weir_net *n, const weir_rank_info *rank_info, const weir_key *key,

@@ -129,7 +129,7 @@ bool weir_zmq_take(weir_net *n, void *socket, int from)
 {
     parcel *p = get_parcel(n->link);
     weir_frame head;
-    bool more = true, ours;
+    bool more = true, ours, early;
 
     if (!p) {
         weir_net_abort(n, WEIR_FAILED);
@@ -144,7 +144,10 @@ bool weir_zmq_take(weir_net *n, void *socket, int from)
     } else if (!part(socket, &p->body, &more)) {
         return weir_zmq_drop(n, &p->msg), false;
     }
-    ours = weir_frame_read(zmq_msg_data(&p->body), zmq_msg_size(&p->body), n->size, &head) &&
+    /* of this run, but not known here yet, or we are no rank yet: it says so again */
+    early = from >= n->size || weir_zmq_is_guest(n);
+    ours = !early &&
+           weir_frame_read(zmq_msg_data(&p->body), zmq_msg_size(&p->body), n->size, &head) &&
            head.from == (uint32_t)from;
     ours = ours && more == (head.len > 0);
     if (more)
@@ -155,7 +158,9 @@ bool weir_zmq_take(weir_net *n, void *socket, int from)
     }
     while (more && part(socket, &p->body, &more))
         ;
-    return warn_foreign(n), weir_zmq_drop(n, &p->msg), true;
+    if (!early)
+        warn_foreign(n);
+    return weir_zmq_drop(n, &p->msg), true;
 }
 
 bool weir_zmq_take_control(weir_net *n, int peer)

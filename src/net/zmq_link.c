@@ -109,7 +109,7 @@ int weir_zmq_event(void *monitor, uint32_t *value)
     return event ? event : ZMQ_EVENT_MONITOR_STOPPED;
 }
 
-static weir_err connect_peer(weir_net *n, int p, const char *at, const weir_key *key)
+weir_err weir_zmq_connect(weir_net *n, int p, const char *at, const weir_key *key)
 {
     sockets *z = n->link;
     remote *r = &z->peer[p];
@@ -162,6 +162,32 @@ static void file_of(const sockets *z, int rank, char at[192])
     snprintf(at, 192, "ipc://%s/r%d", z->dir, rank);
 }
 
+void weir_zmq_file(const sockets *z, char letter, int pid, char at[192])
+{
+    snprintf(at, 192, "ipc://%s/%c%d", z->dir, letter, pid);
+}
+
+weir_err weir_zmq_key(const sockets *z, weir_key *key, const weir_key **use)
+{
+    *use = NULL;
+    *key = (weir_key){0};
+    if (!z->rank_info->key || z->rank_info->run_dir[0])
+        return WEIR_OK;
+    WEIR_TRY(weir_key_read(z->rank_info->key, key));
+    *use = key;
+    return WEIR_OK;
+}
+
+/* Where newcomers reach this rank. */
+static weir_err bind_for_guests(weir_net *n)
+{
+    sockets *z = n->link;
+    char at[192];
+
+    weir_zmq_file(z, 'g', (int)getpid(), at);
+    return zmq_bind(z->router, at) ? weir_zmq_fail("listening at", at) : WEIR_OK;
+}
+
 static weir_err bind_file(weir_net *n)
 {
     sockets *z = n->link;
@@ -182,10 +208,12 @@ static weir_err open_here(weir_net *n, const weir_rank_info *rank_info)
 
     snprintf(z->dir, sizeof z->dir, "%s", rank_info->run_dir);
     WEIR_TRY(bind_file(n));
+    if (z->entry)
+        WEIR_TRY(bind_for_guests(n));
     for (int p = 0; p < n->size; p++)
         if (p != n->rank) {
             file_of(z, p, at);
-            WEIR_TRY(connect_peer(n, p, at, NULL));
+            WEIR_TRY(weir_zmq_connect(n, p, at, NULL));
         }
     return WEIR_OK;
 }
@@ -220,8 +248,8 @@ static weir_err check_open(const weir_net *n, const weir_rank_info *rank_info,
 }
 
 /* Listens on the way to the rendezvous, at any port; says in `at` where. */
-static weir_err bind_tcp(sockets *z, const weir_address *here, const weir_key *key,
-                         char at[WEIR_ADDRESS_MAX])
+weir_err weir_zmq_bind_tcp(sockets *z, const weir_address *here, const weir_key *key,
+                           char at[WEIR_ADDRESS_MAX])
 {
     weir_address any = *here;
     char text[WEIR_ADDRESS_MAX];
@@ -256,6 +284,8 @@ static weir_err connect_all(weir_net *n, const weir_meet_entry *entry, const wei
         mates |= ipc && p != n->rank && entry[p].machine == entry[n->rank].machine;
         weir_liveness_name(n, p, entry[p].host, entry[p].pid);
     }
+    if (z->entry)
+        memcpy(z->entry, entry, (size_t)n->size * sizeof *entry);
     snprintf(z->dir, sizeof z->dir, "/tmp/weir-%016llx", (unsigned long long)z->run);
     if (mates) {
         WEIR_TRY(weir_zmq_lock(z->router, NULL, true)); /* the directory is guard enough */
@@ -264,7 +294,7 @@ static weir_err connect_all(weir_net *n, const weir_meet_entry *entry, const wei
     for (int p = 0; p < n->size; p++) {
         file_of(z, p, at);
         if (p != n->rank)
-            WEIR_TRY(connect_peer(
+            WEIR_TRY(weir_zmq_connect(
                 n, p, ipc && entry[p].machine == entry[n->rank].machine ? at : entry[p].at, key));
     }
     return WEIR_OK;
@@ -286,7 +316,7 @@ static weir_err meet(weir_net *n, const weir_rank_info *rank_info, const weir_ke
         WEIR_TRY(weir_zmq_guard_open(z, key));
     entry[n->rank] = (weir_meet_entry){.machine = weir_net_machine_id(), .pid = (int32_t)getpid()};
     snprintf(entry[n->rank].host, sizeof entry[n->rank].host, "%s", rank_info->host);
-    WEIR_TRY(bind_tcp(z, &here, key, entry[n->rank].at));
+    WEIR_TRY(weir_zmq_bind_tcp(z, &here, key, entry[n->rank].at));
     memcpy(z->at, entry[n->rank].at, sizeof z->at);
     weir_address_text(&there, at);
     WEIR_TRY((n->rank ? weir_zmq_join : weir_zmq_door_open)(n, rank_info, key, at, entry));
@@ -322,6 +352,21 @@ static void remove_file(weir_net *n)
     unlink(at);
     rmdir(z->dir);
     z->bound = false;
+}
+
+/* What guests find this rank by. */
+static void remove_doors(weir_net *n)
+{
+    sockets *z = n->link;
+    char at[192];
+
+    if (!z->entry || !z->rank_info->run_dir[0])
+        return;
+    for (const char *letter = "gd"; *letter; letter++) {
+        weir_zmq_file(z, *letter, (int)getpid(), at);
+        unlink(at + strlen("ipc://"));
+    }
+    rmdir(z->dir);
 }
 
 /* Whoever is in has a link by now: a rank that is killed later leaves no file, and one that
@@ -367,6 +412,8 @@ void weir_zmq_close(weir_net *n, bool in_order)
     if (z->bound && z->run && !in_order)
         weir_launch_dir_remove(z->dir, n->size); /* no launcher does it; the run is over for all */
     remove_file(n);
+    remove_doors(n);
+    weir_zmq_knock_close(z);
     for (int p = 0; z->peer && z->poll && p < n->size; p++)
         shut_link(n, p, data_ms);
     weir_zmq_door_shut(z);
@@ -387,6 +434,7 @@ void weir_zmq_close(weir_net *n, bool in_order)
     weir_zmq_free_spare(z);
     free(z->peer);
     free(z->poll);
+    free(z->entry);
     free(z);
     free(n->machine);
     n->machine = NULL;
@@ -400,10 +448,13 @@ static weir_err open_sockets(weir_net *n, const weir_rank_info *rank_info)
     weir_thread_brisk(!rank_info->run_dir[0]); /* before the library starts its own threads */
     if (!(z->context = zmq_ctx_new()))
         return weir_zmq_fail("starting", "a context");
-    zmq_ctx_set(z->context, ZMQ_MAX_SOCKETS, 4 * n->size + 64);
+    zmq_ctx_set(z->context, ZMQ_MAX_SOCKETS, 4 * n->size + (rank_info->guests ? 4096 : 64));
     WEIR_TRY(weir_zmq_socket(z, ZMQ_ROUTER, &z->router));
     WEIR_TRY(set_int(z->router, ZMQ_ROUTER_MANDATORY, 1));
-    WEIR_TRY((rank_info->run_dir[0] ? open_here : open_far)(n, rank_info));
+    if (rank_info->join[0])
+        WEIR_TRY(weir_zmq_open_guest(n, rank_info));
+    else
+        WEIR_TRY((rank_info->run_dir[0] ? open_here : open_far)(n, rank_info));
     z->poll[WEIR_ZMQ_ROUTER].fd = weir_zmq_fd(z->router);
     return WEIR_OK;
 }
@@ -414,7 +465,7 @@ weir_err weir_zmq_open(weir_net *n, const weir_rank_info *rank_info)
     sockets *z;
     weir_err err;
 
-    if (!rank_info->run_dir[0] && !rank_info->rendezvous[0])
+    if (!rank_info->run_dir[0] && !rank_info->rendezvous[0] && !rank_info->join[0])
         return weir_fail(WEIR_MISFIT,
                          "%d ranks by %s, and no place to meet: start each with --rank, --size and "
                          "--rendezvous HOST:PORT, or here "
@@ -424,6 +475,9 @@ weir_err weir_zmq_open(weir_net *n, const weir_rank_info *rank_info)
     if (!(z = calloc(1, sizeof *z)))
         return weir_fail_nomem(sizeof *z);
     n->link = z;
+    z->rank_info = rank_info;
+    if (rank_info->guests && !rank_info->join[0])
+        z->entry = calloc((size_t)n->size, sizeof *z->entry);
     z->crowd.hand = z->crowd.nothing = -1;
     z->timeout = rank_info->timeout > 0 ? rank_info->timeout : 30;
     z->peer = calloc((size_t)n->size, sizeof *z->peer);

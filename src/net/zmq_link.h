@@ -3,6 +3,7 @@
  *   zmq.c        the world: sending, progress     zmq_in.c     what arrives, and links that end
  *   zmq_link.c   sockets opened, cut, closed      zmq_guard.c  who may connect
  *   zmq_door.c   the rendezvous at rank 0         zmq_join.c   the rendezvous as the others see it
+ *   zmq_guests.c who comes while the run goes on  zmq_knock.c  the same, as the guest sees it
  *   zmq_crowd.c  who has connected and says nothing
  *   zmq_pace.c   how TCP meets a full link */
 #ifndef WEIR_NET_ZMQ_LINK_H
@@ -60,10 +61,14 @@ typedef struct sockets { /* n->link */
     void *context, *router;
     void *guard;                /* NULL: there is no key */
     unsigned char open_key[32]; /* the half of the key that those we let in show */
-    struct weir_door *door;     /* rank 0's, if the run has a rendezvous */
-    void *router_events;        /* once all have met: who connects still, and is no rank */
-    weir_crowd crowd;           /* of those */
-    char at[WEIR_ADDRESS_MAX];  /* where the ROUTER listens, if by tcp */
+    struct weir_door *door;     /* rank 0's, if the run has a rendezvous; others', for guests */
+    const weir_rank_info *rank_info;
+    weir_meet_entry *entry;    /* by rank: where everybody is, for guests; NULL: nobody may come */
+    weir_meet_entry own;       /* a guest's */
+    struct doorway *doorway;   /* zmq_knock.c's */
+    void *router_events;       /* once all have met: who connects still, and is no rank */
+    weir_crowd crowd;          /* of those */
+    char at[WEIR_ADDRESS_MAX]; /* where the ROUTER listens, if by tcp */
     remote *peer;
     struct pollfd *poll;
     struct parcel *spare; /* zmq_in.c's: for the next messages */
@@ -95,6 +100,29 @@ weir_err weir_zmq_monitor(sockets *, void *socket, const char *name, int events,
 weir_err weir_zmq_version(void *socket, const char *at);
 /* The next event of a monitor and its value; 0: there is none. */
 int weir_zmq_event(void *monitor, uint32_t *value);
+
+weir_err weir_zmq_connect(weir_net *, int peer, const char *at, const weir_key *);
+/* "ipc://DIR/LETTERpid": a file in the run's directory by which a process is found. */
+void weir_zmq_file(const sockets *, char letter, int pid, char at[192]);
+/* Listens on the way to somewhere, at any port; says in `at` where. */
+weir_err weir_zmq_bind_tcp(sockets *, const weir_address *here, const weir_key *,
+                           char at[WEIR_ADDRESS_MAX]);
+/* The run's key, if it has one; to be wiped. */
+weir_err weir_zmq_key(const sockets *, weir_key *, const weir_key **);
+
+/* ---- zmq_guests.c: as in weir_world ---- */
+weir_err weir_zmq_invite(weir_net *);
+weir_err weir_zmq_grow(weir_net *, int size);
+weir_err weir_zmq_link(weir_net *, int rank, const weir_meet_entry *);
+void weir_zmq_tell_guests(weir_net *, const weir_members *);
+void weir_zmq_guests_close(weir_net *);
+/* ---- zmq_knock.c: as in weir_world ---- */
+weir_err weir_zmq_knock(weir_net *, void **welcome, size_t *n);
+weir_err weir_zmq_wait_in(weir_net *, void **list, size_t *n, weir_meet_entry **, int *entries);
+/* A guest listens, so that members can connect to it. */
+weir_err weir_zmq_open_guest(weir_net *, const weir_rank_info *);
+void weir_zmq_knock_close(sockets *);
+bool weir_zmq_is_guest(const weir_net *); /* it has no rank yet */
 
 /* ---- zmq_in.c ---- */
 void weir_zmq_drop(weir_net *, weir_msg *);

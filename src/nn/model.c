@@ -195,6 +195,8 @@ weir_engine_plan *weir_model_plan(const weir_model *m, int n)
     return p;
 }
 
+void weir_model_room(weir_model *m, int room) { m->room = room > m->room ? room : m->room; }
+
 weir_err weir_model_prepare(weir_model *m, int n)
 {
     weir_engine_plan *p;

@@ -81,6 +81,8 @@ weir_model_facts weir_model_look(const weir_model *);
 void weir_model_init(weir_model *, uint64_t seed);
 /* The parameters have changed: layers refresh their private copies. */
 void weir_model_refresh(weir_model *);
+/* The largest batch that will come is this one from now on, if it is larger than it was. */
+void weir_model_room(weir_model *, int room);
 /* Makes ready for batches of n samples: afterwards a step of that size allocates nothing. Done at
  * the first use if not before. */
 weir_err weir_model_prepare(weir_model *, int n);

@@ -29,7 +29,8 @@ weir_model_facts weir_model_look(const weir_model *m)
 
 weir_err weir_model_exact(weir_model *m, double *grad)
 {
-    WEIR_TRY(weir_engine_exact(&m->engine));
+    if (!m->exact)
+        WEIR_TRY(weir_engine_exact(&m->engine));
     for (int i = 0; i < m->graph->tensors; i++)
         weir_mem_point(m->engine.param[i].exact, grad + m->graph->tensor[i].at);
     m->exact = grad;

@@ -9,9 +9,9 @@
 enum { ROOM = 16384 }; /* of the settings as text */
 
 /* Each rank's own business, or asked for elsewhere. */
-static const char *const own[] = {"workers",    "threads", "out",      "log",  "quiet",
-                                  "keep",       "timeout", "stall",    "rank", "size",
-                                  "rendezvous", "key",     "insecure", NULL};
+static const char *const own[] = {"workers",  "threads", "out",      "log",  "quiet",      "keep",
+                                  "timeout",  "stall",   "rank",     "size", "rendezvous", "key",
+                                  "insecure", "join",    "restarts", NULL};
 
 /* ---- settings ---- */
 

@@ -210,8 +210,8 @@ weir_err weir_trainer_evaluate(weir_trainer *t, weir_score *score)
         streams ? score_streams(t, from, to, n / streams, &mine) : score_range(t, from, to, &mine);
     if (err && err != WEIR_STALE)
         return weir_trainer_lost(t, err);
-    WEIR_TRY(weir_stop_agree(t));
-    if (t->stopped)
+    WEIR_TRY(weir_stop_agree(t, err == WEIR_STALE));
+    if (t->stopped || t->change)
         return WEIR_OK;
     double sum[] = {mine.loss, mine.count, mine.right, mine.squares};
     WEIR_TRY(weir_trainer_sum(t, sum, 4));

@@ -41,47 +41,71 @@ static weir_err evaluate(weir_loop *l, weir_trainer *t)
     if (l->tally.steps)
         l->tally.loss = weir_trainer_loss(t);
     WEIR_TRY(weir_trainer_evaluate(t, &score));
-    if (t->stopped)
+    if (t->stopped || t->change) /* it was broken off */
         return WEIR_OK;
+    l->evaluated = t->step;
     weir_tally_evaluated(&l->tally, t, &score, weir_now(t->rt) - begun);
     return weir_report_eval(l->journal, t, &l->tally);
 }
 
 static weir_err save(weir_loop *l, weir_trainer *t)
 {
-    if (!l->saves)
+    if (!l->keeps)
         return WEIR_OK;
     WEIR_TRY(log_last(l, t)); /* whoever resumes finds in the log what was saved */
     return weir_resume_save(t, l->journal, l->dir);
 }
 
-weir_err weir_loop_run(weir_loop *l, weir_trainer *t)
+weir_err weir_loop_open(weir_loop *l, weir_trainer *t)
 {
     const weir_settings *set = t->set;
-    weir_every eval, saving, check = {.n = (uint64_t)set->check_every};
-    uint64_t evaluated = UINT64_MAX, saved = t->step;
 
-    WEIR_TRY(weir_every_read("--eval-every", set->eval_every, &eval));
-    WEIR_TRY(weir_every_read("--save-every", set->save_every, &saving));
+    l->began = l->checked = l->saved = t->step;
+    l->evaluated = UINT64_MAX;
+    l->checks = (weir_every){.n = (uint64_t)set->check_every};
+    WEIR_TRY(weir_every_read("--eval-every", set->eval_every, &l->evals));
+    return weir_every_read("--save-every", set->save_every, &l->saves);
+}
+
+/* What is due at this step and has not been done: a step that a loss has interrupted comes back to
+ * it. */
+static weir_err do_what_is_due(weir_loop *l, weir_trainer *t)
+{
+    bool stepped = t->step != l->began;
+
+    /* it compares where it settles */
+    if (stepped && weir_every_due(l->checks, t) && l->checked != t->step && !t->exchange->drifts) {
+        WEIR_TRY(weir_trainer_check(t));
+        l->checked = t->step;
+    }
+    /* what has been trained is kept before it is looked at, which may take long */
+    if (stepped && (weir_every_due(l->saves, t) || weir_progress_over(t)) && l->saved != t->step) {
+        WEIR_TRY(save(l, t));
+        l->saved = t->step;
+    }
+    if (stepped && weir_every_due(l->evals, t) && l->evaluated != t->step && !t->stopped)
+        return evaluate(l, t);
+    return WEIR_OK;
+}
+
+weir_err weir_loop_run(weir_loop *l, weir_trainer *t)
+{
     t->looks = weir_journal_logs(l->journal);
+    WEIR_TRY(do_what_is_due(l, t));
     while (!weir_progress_over(t) && !t->stopped) {
         WEIR_TRY(one_step(l, t));
-        /* it compares where it settles */
-        if (weir_every_due(check, t) && !t->exchange->drifts)
-            WEIR_TRY(weir_trainer_check(t));
-        /* what has been trained is kept before it is looked at, which may take long */
-        if (weir_every_due(saving, t) || weir_progress_over(t)) {
-            WEIR_TRY(save(l, t));
-            saved = t->step;
-        }
-        if (weir_every_due(eval, t) && !t->stopped) {
-            WEIR_TRY(evaluate(l, t));
-            evaluated = t->step;
-        }
+        WEIR_TRY(do_what_is_due(l, t));
+        if (t->change && !weir_progress_over(t)) /* members come or go here */
+            return WEIR_OK;
     }
+    t->change = false;
     WEIR_TRY(log_last(l, t));
-    if (saved != t->step)
+    if (l->saved != t->step) {
         WEIR_TRY(save(l, t));
+        l->saved = t->step;
+    }
     /* a run that was told to leave leaves; one that has come to its end says how good it is */
-    return evaluated == t->step || t->stopped ? WEIR_OK : evaluate(l, t);
+    if (l->evaluated == t->step || t->stopped)
+        return WEIR_OK;
+    return evaluate(l, t);
 }

@@ -11,7 +11,9 @@ enum {
     HUP,
     /* three floats each */
     SENT,
-    RECEIVED = SENT + 3
+    RECEIVED = SENT + 3,
+    LEAVE = RECEIVED + 3,
+    GUESTS
 };
 
 static void write_bytes(float *at, uint64_t bytes)
@@ -34,6 +36,8 @@ void weir_notes_write(const weir_notes *mine, float *note, double *exact)
     note[INT] = stop == SIGINT;
     note[HUP] = stop == SIGHUP;
     note[TERM] = stop && stop != SIGINT && stop != SIGHUP;
+    note[LEAVE] = mine->leaves;
+    note[GUESTS] = mine->guests;
     write_bytes(&note[SENT], mine->sent);
     write_bytes(&note[RECEIVED], mine->received);
     for (int i = 0; i < WEIR_EXCHANGE_NOTES && exact; i++)
@@ -47,6 +51,9 @@ weir_noted weir_notes_read(const float *note)
                                 : note[INT] > 0 ? SIGINT
                                 : note[HUP] > 0 ? SIGHUP
                                                 : 0,
+                        .told = (int)(note[INT] + note[TERM] + note[HUP] + 0.5F),
+                        .leave = (int)(note[LEAVE] + 0.5F),
+                        .guests = (int)(note[GUESTS] + 0.5F),
                         .sent = read_bytes(&note[SENT]),
                         .received = read_bytes(&note[RECEIVED])};
 }

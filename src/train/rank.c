@@ -1,24 +1,28 @@
 /* rank.c - a whole run of one rank: opens the world, trains, and says what ended it. The steps are
  * loop.c's. */
 #include "core/log.h"
+#include "train/elastic.h"
 #include "train/loop.h"
 #include "train/resume.h"
 #include "train/rundir.h"
+#include "train/welcome.h"
 #include <limits.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 /* One rank's whole run. */
 typedef struct session {
     weir_trainer t;
     double begun;
-    const weir_settings *set;
+    weir_settings *set;
     const weir_rank_info *rank_info;
     const weir_hooks *hooks;
     weir_result *result;
     weir_rundir dir; /* the leader's */
     weir_loop loop;
     int stopped;
+    bool left; /* by wish: others go on */
 } session;
 
 /* Before the first step, and after the last if nothing else has: replicas that drift are to be
@@ -28,24 +32,120 @@ static weir_err settle_drift(weir_trainer *t)
     return t->exchange->drifts ? weir_trainer_settle(t) : WEIR_OK;
 }
 
+/* With the members that there are: to the end of the run, or of their generation. */
+static weir_err run_generation(session *s)
+{
+    weir_trainer *t = &s->t;
+
+    WEIR_TRY(settle_drift(t));
+    WEIR_TRY(weir_trainer_check(t));
+    WEIR_TRY(weir_loop_run(&s->loop, t));
+    if (t->change)
+        return WEIR_OK;
+    s->stopped = t->stopped;
+    WEIR_TRY(settle_drift(t));
+    weir_net_phase(t->net, WEIR_PHASE_END, t->step);
+    return weir_report_end(s->loop.journal, t, &s->loop.tally, weir_now(t->rt) - s->begun,
+                           s->stopped, s->result);
+}
+
+/* The one who led is gone: this one writes on, where it can see what was written so far. */
+static weir_err take_over(session *s)
+{
+    weir_trainer *t = &s->t;
+
+    if (!weir_group_leads(&t->mesh.all) || s->loop.journal)
+        return WEIR_OK;
+    WEIR_TRY(weir_rundir_take_over(&s->dir, &t->warned));
+    return weir_rundir_open_journal(s->set, s->hooks, s->begun, t->rt, &s->loop.journal);
+}
+
+/* Too few are left: what they have is kept, and the run ends. */
+static weir_err end_below(session *s, const weir_change *c)
+{
+    weir_trainer *t = &s->t;
+    char why[WEIR_WHY_MAX];
+
+    weir_fault_text(&c->fault, why, sizeof why);
+    if (s->loop.keeps)
+        WEIR_TRY(weir_resume_save(t, s->loop.journal, &s->dir));
+    return weir_fail(c->fault.code ? c->fault.code : WEIR_LOST,
+                     "%s; %d workers are left, fewer than --min-workers %lld: the run was saved, "
+                     "and ends",
+                     why, t->mesh.all.size, (long long)s->set->min_workers);
+}
+
+/* With other members, or without this one. */
+static weir_err follow(session *s, const weir_change *c)
+{
+    s->left = c->left;
+    if (s->left)
+        s->stopped = atomic_load(s->hooks->stop);
+    if (s->left || s->t.stopped)
+        return WEIR_OK;
+    WEIR_TRY(take_over(s));
+    WEIR_TRY(weir_resume_agree(&s->t, &s->loop.keeps));
+    WEIR_TRY(weir_report_change(s->loop.journal, &s->t, c));
+    return s->t.mesh.all.size < s->set->min_workers ? end_below(s, c) : WEIR_OK;
+}
+
+static weir_err go_on(session *s, bool by_wish)
+{
+    weir_change c;
+
+    WEIR_TRY(by_wish ? weir_elastic_change(&s->t, &c) : weir_elastic_go_on(&s->t, &c));
+    return follow(s, &c);
+}
+
+/* One generation after the other. Members may be lost at any time, also while others are. */
+static weir_err run_members(session *s)
+{
+    weir_err err = run_generation(s);
+
+    while (!s->left && (s->t.change || (err && weir_elastic_can(&s->t, err)))) {
+        err = go_on(s, !err);
+        if (!err && !s->left)
+            err = run_generation(s);
+    }
+    return err;
+}
+
+static void begin_session(weir_comm *comm, session *s)
+{
+    s->t = (weir_trainer){.set = s->set,
+                          .rank_info = s->rank_info,
+                          .stop = s->hooks->stop,
+                          .comm = comm};
+    s->dir = (weir_rundir){.set = s->set, .host = s->rank_info->host, .model = &s->t.model_file};
+    s->loop.dir = &s->dir;
+    s->begun = weir_now(weir_net_rt(weir_comm_net(comm)));
+}
+
+/* Whoever comes later is told what this run is. */
+static weir_err invite(session *s)
+{
+    size_t n;
+    void *welcome;
+
+    if (!s->t.elastic || !s->rank_info->guests)
+        return WEIR_OK;
+    if (!(welcome = weir_welcome_write(&s->t, &n)))
+        return weir_fail_nomem(0);
+    return weir_elastic_invite(&s->t, welcome, n);
+}
+
 static weir_err run(weir_comm *comm, session *s)
 {
     weir_trainer *t = &s->t;
-    weir_net *net = weir_comm_net(comm);
 
-    *t = (weir_trainer){.set = s->set,
-                        .rank_info = s->rank_info,
-                        .stop = s->hooks->stop,
-                        .comm = comm};
-    s->dir = (weir_rundir){.set = s->set, .host = s->rank_info->host, .model = &t->model_file};
-    s->loop.dir = &s->dir;
-    s->begun = weir_now(weir_net_rt(net));
+    begin_session(comm, s);
     WEIR_TRY(weir_trainer_enter(t));
     if (weir_group_leads(&t->mesh.all))
         WEIR_TRY(weir_rundir_take(&s->dir, &t->warned));
     WEIR_TRY(weir_trainer_open(t));
     WEIR_TRY(weir_resume_load(t));
-    WEIR_TRY(weir_resume_agree(t, &s->loop.saves));
+    WEIR_TRY(weir_resume_agree(t, &s->loop.keeps));
+    WEIR_TRY(weir_elastic_open(t));
     if (weir_group_leads(&t->mesh.all)) {
         WEIR_TRY(weir_rundir_fill(&s->dir, &t->warned));
         WEIR_TRY(weir_rundir_open_journal(s->set, s->hooks, s->begun, t->rt, &s->loop.journal));
@@ -56,25 +156,69 @@ static weir_err run(weir_comm *comm, session *s)
              (unsigned long long)t->steps);
     WEIR_TRY(weir_report_start(s->loop.journal, t));
     WEIR_TRY(weir_report_warnings(s->loop.journal, t));
+    WEIR_TRY(invite(s));
     WEIR_TRY(weir_trainer_begin(t));
-    WEIR_TRY(settle_drift(t));
-    WEIR_TRY(weir_trainer_check(t));
-    WEIR_TRY(weir_loop_run(&s->loop, t));
-    s->stopped = t->stopped;
-    WEIR_TRY(settle_drift(t));
-    weir_net_phase(t->net, WEIR_PHASE_END, t->step);
-    return weir_report_end(s->loop.journal, t, &s->loop.tally, weir_now(t->rt) - s->begun,
-                           s->stopped, s->result);
+    WEIR_TRY(weir_loop_open(&s->loop, t));
+    return run_members(s);
+}
+
+/* ---- one that joins ---- */
+
+typedef struct knocking {
+    weir_net *net;
+    void *bytes;
+    size_t n;
+} knocking;
+
+static weir_err knock_job(void *arg)
+{
+    knocking *k = arg;
+
+    return weir_net_knock(k->net, &k->bytes, &k->n);
+}
+
+/* What the run is: its settings, where the user of this process said nothing. */
+static weir_err ask_at_door(session *s, weir_welcome *w)
+{
+    weir_trainer *t = &s->t;
+    knocking k = {.net = weir_comm_net(t->comm)};
+    weir_err err = weir_line_call(weir_comm_line(t->comm), knock_job, &k);
+
+    if (!err)
+        err = weir_welcome_read(k.bytes, k.n, s->set->arena, w);
+    free(k.bytes);
+    return err ? err : weir_settings_take(s->set, w->settings);
+}
+
+static weir_err run_guest(weir_comm *comm, session *s)
+{
+    weir_trainer *t = &s->t;
+    weir_welcome w;
+    weir_change change;
+
+    begin_session(comm, s);
+    WEIR_TRY(ask_at_door(s, &w));
+    t->model_file = (weir_model_file){s->set->model, w.model, strlen(w.model)};
+    t->learnt = t->learnt_at = w.lessons[0] ? w.lessons : NULL;
+    WEIR_TRY(weir_trainer_enter(t));
+    WEIR_TRY(weir_trainer_open(t));
+    WEIR_TRY(weir_welcome_check(t, &w));
+    WEIR_TRY(weir_elastic_join(t, &change));
+    WEIR_TRY(weir_resume_agree(t, &s->loop.keeps));
+    WEIR_TRY(invite(s));
+    WEIR_TRY(weir_loop_open(&s->loop, t));
+    return run_members(s);
 }
 
 static weir_err train_rank(weir_comm *comm, void *arg)
 {
-    weir_err err = run(comm, arg);
+    session *s = arg;
+    weir_err err = s->rank_info->join[0] ? run_guest(comm, s) : run(comm, s);
 
     if (err == WEIR_SILENT) {
         char why[WEIR_WHY_MAX];
         snprintf(why, sizeof why, "%s", weir_why_text());
-        weir_rundir_write_flight(&((session *)arg)->t);
+        weir_rundir_write_flight(&s->t);
         return weir_fail(err, "%s", why);
     }
     return err;

@@ -50,6 +50,8 @@ weir_err weir_facts_read(const weir_settings *set, weir_arena *arena, weir_facts
     WEIR_TRY(read_exchange(&f, arena));
     WEIR_TRY(read_codec(&f, arena));
     WEIR_TRY(read_optim(&f, arena));
+    f.elastic =
+        set->elastic && f.net.loses && !f.net.dry && f.exchange->regroup && !f.exchange->drifts;
     *out = f;
     return WEIR_OK;
 }

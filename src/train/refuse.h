@@ -21,6 +21,7 @@ typedef struct weir_facts {
     const weir_feedback *feedback; /* its options; NULL: floats as they are */
     const weir_optim *optim;
     bool momentum;          /* the optimiser has one */
+    bool elastic;           /* the run goes on when workers are lost: wanted, and possible */
     weir_model_facts model; /* empty: not known yet */
 } weir_facts;
 

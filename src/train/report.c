@@ -245,6 +245,40 @@ weir_err weir_report_fault(weir_journal *j, const weir_fault *f, const char *act
     return weir_journal_write(j, e);
 }
 
+static weir_json *ranks_of(const weir_members *l)
+{
+    weir_json *a = weir_json_array();
+
+    for (int i = 0; i < l->count; i++)
+        weir_json_add_int(a, l->member[i]);
+    return a;
+}
+
+weir_err weir_report_change(weir_journal *j, const weir_trainer *t, const weir_change *c)
+{
+    const weir_group *all = &t->mesh.all;
+    char why[300] = "";
+    weir_json *e;
+
+    if (c->fault.code)
+        weir_fault_text(&c->fault, why, sizeof why);
+    weir_journal_say(j, "%s%s%d worker%s go on from step %llu, after %.2f s", why,
+                     why[0] ? "; " : "", all->size, all->size > 1 ? "s" : "",
+                     (unsigned long long)t->step, c->seconds);
+    WEIR_TRY(weir_report_fault(j, &c->fault, "go on"));
+    if (!(e = weir_journal_event(j, "member")))
+        return WEIR_OK;
+    weir_json_put_int(e, "generation", c->list->generation);
+    weir_json_put(e, "members", ranks_of(c->list));
+    weir_json_put_int(e, "joined", c->list->joined);
+    weir_json_put_int(e, "lost", c->lost);
+    weir_json_put_int(e, "left", c->list->left);
+    weir_json_put_int(e, "leader", all->member[all->leader]);
+    weir_json_put_int(e, "step", (int64_t)t->step);
+    weir_json_put_real(e, "seconds", c->seconds);
+    return weir_journal_write(j, e);
+}
+
 /* What is known only when a run is over. */
 typedef struct ending {
     double wall_s;
@@ -258,6 +292,7 @@ static weir_err write_end(weir_journal *j, const weir_trainer *t, const weir_tal
     double dense = dense_bytes(t) * (double)y->steps,
            warm = dense_bytes(t) * (double)t->traffic.warm_steps;
     const double *sent = over->sent;
+    weir_elastic_count c = weir_elastic_counted(t);
     weir_json *e = weir_journal_event(j, "end");
     char hash[24];
 
@@ -278,7 +313,12 @@ static weir_err write_end(weir_journal *j, const weir_trainer *t, const weir_tal
     weir_json_put_int(e, "dense_bytes", (int64_t)dense);
     weir_json_put_real(e, "ratio", sent[1] > 0 ? warm / sent[1] : 1);
     weir_json_put_real(e, "ratio_all", sent[0] > 0 ? dense / sent[0] : 1);
-    weir_json_put_int(e, "faults", 0);
+    weir_json_put_int(e, "faults", (int64_t)c.losses);
+    weir_json_put_int(e, "generations", (int64_t)c.generations);
+    weir_json_put_int(e, "joins", (int64_t)c.joins);
+    weir_json_put_int(e, "losses", (int64_t)c.losses);
+    weir_json_put_int(e, "repeated_samples", (int64_t)c.repeated_samples);
+    weir_json_put_real(e, "lost_residual", c.lost_residual);
     weir_json_put_text(e, "params_hash", hash);
     weir_json_put_int(e, "replicas", over->replicas);
     weir_json_put_real(e, "peak_rss_mib", weir_report_peak_rss_mib());

@@ -2,7 +2,7 @@
  * All take a NULL journal. */
 #ifndef WEIR_TRAIN_REPORT_H
 #define WEIR_TRAIN_REPORT_H
-#include "train/trainer.h"
+#include "train/elastic.h"
 
 /* Sums over the steps this process has made. */
 typedef struct weir_tally {
@@ -32,6 +32,8 @@ weir_err weir_report_eval(weir_journal *, const weir_trainer *, weir_tally *);
 weir_err weir_report_checkpoint(weir_journal *, uint64_t step, const char *path, uint64_t bytes,
                                 double seconds);
 weir_err weir_report_fault(weir_journal *, const weir_fault *, const char *action);
+/* Others go on: who was lost, who there is now. */
+weir_err weir_report_change(weir_journal *, const weir_trainer *, const weir_change *);
 /* Gathers hashes and bytes from all ranks, so every rank calls it; fills the result. */
 weir_err weir_report_end(weir_journal *, weir_trainer *, const weir_tally *, double wall_s,
                          int stopped, weir_result *);

@@ -133,11 +133,12 @@ weir_err weir_run_data_open(weir_trainer *t)
         WEIR_TRY(agree(t));
     WEIR_TRY(check_found(t));
     if (!weir_group_leads(&t->mesh.all))
-        return WEIR_OK;
+        return t->facts.elastic ? weir_data_lessons(&t->data, t->arena, &t->lessons) : WEIR_OK;
     for (int part = 0; t->learnt && part < WEIR_DATA_PARTS; part++) {
         if (!t->test_only || (t->own_data && part == WEIR_DATA_TEST))
             warn_of_change(t, (weir_data_part)part);
         warn_of_unknown(t, (weir_data_part)part);
     }
-    return t->set->out ? weir_data_lessons(&t->data, t->arena, &t->lessons) : WEIR_OK;
+    return t->set->out || t->rank_info->guests ? weir_data_lessons(&t->data, t->arena, &t->lessons)
+                                               : WEIR_OK;
 }

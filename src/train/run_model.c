@@ -71,6 +71,8 @@ weir_err weir_run_model_read(weir_trainer *t)
     const char *copy = t->set->model_copy;
     weir_zoo_spec s;
 
+    if (t->model_file.text) /* it came from the run that is joined */
+        return WEIR_OK;
     WEIR_TRY(weir_zoo_find(t->set->model, copy, t->arena, &s));
     WEIR_TRY(read_file(&s, t->arena, &t->model_file));
     if (copy)

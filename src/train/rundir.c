@@ -119,6 +119,43 @@ weir_err weir_rundir_fill(weir_rundir *d, weir_warned *warned)
     return write_config(d->set);
 }
 
+/* Is what lies there of this run? Its config says what ours would. */
+static bool is_ours(const weir_settings *set)
+{
+    char path[4200], *text = weir_settings_text(set);
+    char *there = NULL;
+    size_t n;
+    bool same;
+
+    snprintf(path, sizeof path, "%s/config", set->out);
+    same = text && !weir_file_read(path, 1 << 20, &there, &n) && n == strlen(text) &&
+           !memcmp(there, text, n);
+    free(there);
+    free(text);
+    return same;
+}
+
+weir_err weir_rundir_take_over(weir_rundir *d, weir_warned *warned)
+{
+    char path[4200];
+
+    if (!d->set->out)
+        return WEIR_OK;
+    if (!is_ours(d->set)) {
+        weir_warned_add(warned,
+                        "%s on this rank's machine is not the directory of the one that led: "
+                        "log and checkpoints go on in it, without what there was",
+                        d->set->out);
+        return weir_rundir_fill(d, warned);
+    }
+    if (lock(d, warned) == WEIR_OK)
+        return WEIR_OK;
+    /* who holds it was given up by all others, and looks whether its lock stands before it saves */
+    snprintf(path, sizeof path, "%s/lock", d->set->out);
+    unlink(path);
+    return lock(d, warned);
+}
+
 bool weir_rundir_is_there(const weir_rundir *d)
 {
     struct stat st;

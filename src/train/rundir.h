@@ -30,6 +30,9 @@ typedef struct weir_rundir {
 weir_err weir_rundir_take(weir_rundir *, weir_warned *);
 /* Makes it if need be, and writes what belongs to the run. Without --out: nothing. */
 weir_err weir_rundir_fill(weir_rundir *, weir_warned *);
+/* The one who had it is gone: this rank writes on in the same directory, if it is the same here (a
+ * disk that both see), else in one of its own of that name. */
+weir_err weir_rundir_take_over(weir_rundir *, weir_warned *);
 /* Before a checkpoint: is it still there? If not it is filled anew, with a warning. */
 weir_err weir_rundir_keep(weir_rundir *, weir_journal *);
 /* The one that was taken still has its name. */

@@ -73,6 +73,17 @@ const weir_opt weir_settings_options[] = {
      .min = 0.5, .max = 1e6},
     {"stall", WEIR_OPT_REAL, AT(stall), "600", "seconds a live but busy peer is waited for",
      .min = 0.5, .max = 1e7},
+    {"elastic", WEIR_OPT_BOOL, AT(elastic), "yes",
+     "go on when workers are lost, where the world and the exchange can"},
+    {"min-workers", WEIR_OPT_INT, AT(min_workers), "1",
+     "with fewer left the run saves and ends (exit 10)", .min = 1, .max = 1 << 20},
+    {"max-workers", WEIR_OPT_INT, AT(max_workers), "0",
+     "as many may there be when others join (0: as many as at the start)", .min = 0,
+     .max = 1 << 20},
+    {"join", WEIR_OPT_TEXT, AT(join), NULL,
+     "HOST:PORT: join the run whose --rendezvous that is, or that has a member there"},
+    {"restarts", WEIR_OPT_INT, AT(restarts), "0",
+     "workers of this machine that are started anew for dead ones", .min = 0, .max = 1e6},
     {"quiet", WEIR_OPT_BOOL, AT(quiet), "no", "no progress"},
     {0},
 };
@@ -80,9 +91,9 @@ const weir_opt weir_settings_options[] = {
 
 /* where things go is said anew for each start: these are never written to a run's config, nor taken
  * from one */
-static const char *const not_kept[] = {"out",  "log",      "resume",  "quiet",
-                                       "rank", "size",     "leader",  "rendezvous",
-                                       "key",  "insecure", "profile", NULL};
+static const char *const not_kept[] = {"out",     "log",    "resume",     "quiet", "rank",
+                                       "size",    "leader", "rendezvous", "key",   "insecure",
+                                       "profile", "join",   "restarts",   NULL};
 
 static bool listed(const char *const *list, const char *key)
 {
@@ -256,6 +267,14 @@ weir_err weir_settings_parse(const char *text, weir_arena *arena, weir_settings 
     return read_text(s, copy, "the settings of a checkpoint", NULL);
 }
 
+weir_err weir_settings_take(weir_settings *s, const char *text)
+{
+    char *copy = weir_copy_text(s->arena, text);
+
+    return copy ? read_text(s, copy, "the settings of the run", not_kept)
+                : weir_fail_nomem(strlen(text));
+}
+
 weir_err weir_settings_read(weir_settings *s, const char *path)
 {
     return read_file(s, "--config", path, NULL);
@@ -389,6 +408,12 @@ weir_err weir_settings_check(const weir_settings *s)
     weir_arena *arena;
     weir_err err;
 
+    if (s->join && (s->resume || s->out))
+        return weir_fail(WEIR_USAGE,
+                         "--join: a run that is joined has its own directory: leave out %s",
+                         s->resume ? "--resume" : "--out");
+    if (s->join) /* it is told at the door */
+        return WEIR_OK;
     if (!s->model)
         return weir_fail(WEIR_USAGE, "which model? --model NAME or FILE.net");
     if (!s->data)
@@ -409,7 +434,11 @@ weir_err weir_settings_rank_info(const weir_settings *s, weir_rank_info *out)
     int rank = weir_settings_given(s, "rank") ? (int)s->rank : -1;
     weir_rank_info p;
 
-    WEIR_TRY(weir_rank_info_find(rank, (int)s->size, s->rendezvous, &p));
+    if (s->join)
+        WEIR_TRY(weir_rank_info_join(s->join, &p));
+    else
+        WEIR_TRY(weir_rank_info_find(rank, (int)s->size, s->rendezvous, &p));
+    p.guests |= s->elastic && p.rendezvous[0];
     p.timeout = s->timeout;
     p.stall = s->stall;
     p.insecure = s->insecure;

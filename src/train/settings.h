@@ -14,7 +14,9 @@ typedef struct weir_settings {
     const char *rendezvous, *key;
     int64_t rank, size; /* as given: see weir_settings_given */
     int64_t leader;
-    bool quiet, exact, insecure;
+    bool quiet, exact, insecure, elastic;
+    int64_t min_workers, max_workers, restarts;
+    const char *join;
     /* the run's own copy of the model, for one that goes on; NULL: the file that `model` names */
     const char *model_copy;
     /* of a run that goes on elsewhere: the data as it kept them, where they are no more, and `data`
@@ -37,6 +39,8 @@ weir_err weir_settings_set(weir_settings *, const char *key, const char *value);
 weir_err weir_settings_read(weir_settings *, const char *path);
 /* The settings that weir_settings_text wrote. */
 weir_err weir_settings_parse(const char *text, weir_arena *, weir_settings *);
+/* What the text says where the user said nothing: a run's settings, for one that joins it. */
+weir_err weir_settings_take(weir_settings *, const char *text);
 /* With --resume: what DIR/config says, where the user said nothing, and DIR's copy of the model,
  * where the user named none; --out becomes DIR where none was given. */
 weir_err weir_settings_resume(weir_settings *);

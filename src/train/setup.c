@@ -2,7 +2,8 @@
 #include "coll/flight.h"
 #include "core/hash.h"
 #include "exchange/buckets.h"
-#include "nn/parallel.h"
+#include "train/elastic.h"
+#include "train/groups.h"
 #include "train/progress.h"
 #include "train/resume.h"
 #include "train/run_data.h"
@@ -10,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { EVAL_BATCH = 128, LOADER_AHEAD = 2 };
+enum { EVAL_BATCH = 128 };
 /* bytes; so many at least, if they are not too small to be worth a message */
 enum { MOST_BUCKET = 4 << 20, LEAST_BUCKET = 128 << 10, BUCKETS = 4 };
 
@@ -26,63 +27,6 @@ static weir_model_input model_input(const weir_data_facts *f)
 
     memcpy(in.dim, f->dim, sizeof in.dim);
     return in;
-}
-
-static weir_err sum_for_model(void *trainer, double *x, size_t n)
-{
-    return weir_trainer_sum(trainer, x, (int)n);
-}
-
-/* Which streams this worker carries state of: its slice of every step. */
-static weir_err name_streams(weir_trainer *t)
-{
-    uint64_t first, at, count = 0;
-    int n;
-
-    if (!t->data.facts.streams[WEIR_DATA_TRAIN])
-        return WEIR_OK;
-    weir_cursor begin = weir_plan_at(&t->plan, 0);
-    weir_sample_plan_slice(&t->plan, begin, 0, &first, &n);
-    for (int m = 0; m < t->plan.micro; m++) {
-        weir_sample_plan_slice(&t->plan, begin, m, &at, &n);
-        count += (uint64_t)n;
-    }
-    return weir_model_streams(t->model, first, count,
-                              (uint64_t)t->data.facts.streams[WEIR_DATA_TRAIN]);
-}
-
-/* Memory for a gradient with its notes, where the collective sums it best. */
-static weir_err gradient_memory(weir_trainer *t, size_t number, void **out)
-{
-    return weir_coll_memory(&t->coll, &t->mesh.all, (t->params + WEIR_EXCHANGE_NOTES) * number,
-                            t->mesh.arena, out);
-}
-
-/* On the comm task. */
-static weir_err place_grad(void *trainer)
-{
-    weir_trainer *t = trainer;
-    void *grad;
-
-    WEIR_TRY(gradient_memory(t, sizeof *t->grad, &grad));
-    t->grad = grad;
-    return WEIR_OK;
-}
-
-static weir_err place_exact(void *trainer)
-{
-    weir_trainer *t = trainer;
-    void *exact;
-
-    WEIR_TRY(gradient_memory(t, sizeof *t->exact, &exact));
-    t->exact = exact;
-    return WEIR_OK;
-}
-
-static weir_err open_exact(weir_trainer *t)
-{
-    WEIR_TRY(weir_line_call(t->line, place_exact, t));
-    return weir_model_exact(t->model, t->exact);
 }
 
 static void count_stages(weir_trainer *t)
@@ -159,36 +103,7 @@ static weir_err open_model(weir_trainer *t)
     if (t->dry)
         return WEIR_OK;
     t->param = WEIR_NEW(t->arena, float, t->params);
-    if (!t->param)
-        return weir_fail_nomem(t->params * sizeof(float));
-    WEIR_TRY(weir_line_call(t->line, place_grad, t));
-    weir_model_attach(t->model, t->param, t->grad);
-    if (t->set->exact)
-        WEIR_TRY(open_exact(t));
-    weir_model_init(t->model, (uint64_t)t->set->seed);
-    if (t->mesh.all.size > 1)
-        weir_model_on_sum(t->model, sum_for_model, t);
-    return name_streams(t);
-}
-
-/* A loop over the threads of the model. */
-typedef struct lent_loop {
-    int64_t n;
-    void (*part)(void *, int64_t, int64_t);
-    void *arg;
-} lent_loop;
-
-static void run_loop(void *loop)
-{
-    const lent_loop *l = loop;
-
-    weir_parallel_for(l->n, 1, l->part, l->arg);
-}
-
-static void parallel_for(void *trainer, int64_t n, void (*part)(void *, int64_t, int64_t),
-                         void *arg)
-{
-    weir_line_lend(((weir_trainer *)trainer)->line, run_loop, &(lent_loop){n, part, arg});
+    return t->param ? WEIR_OK : weir_fail_nomem(t->params * sizeof(float));
 }
 
 static size_t bucket_bytes(const weir_trainer *t)
@@ -198,7 +113,7 @@ static size_t bucket_bytes(const weir_trainer *t)
     return bytes < LEAST_BUCKET ? LEAST_BUCKET : bytes > MOST_BUCKET ? MOST_BUCKET : bytes;
 }
 
-static weir_err open_exchange(weir_trainer *t)
+static weir_err open_lanes(weir_trainer *t)
 {
     const weir_settings *s = t->set;
     const weir_facts *f = &t->facts;
@@ -212,31 +127,11 @@ static weir_err open_exchange(weir_trainer *t)
     WEIR_TRY(
         weir_lanes_make(bucket, t->lanes, s->codec, t->dry ? "sgd" : s->optim, t->arena, &t->lane));
     t->lane[t->lanes - 1].notes = WEIR_EXCHANGE_NOTES;
-    for (int i = 0; i < t->lanes; i++) {
+    for (int i = 0; i < t->lanes; i++)
         t->lane[i].owner = t;
-        t->lane[i].exact = t->exact ? t->exact + bucket[i].at : NULL;
-    }
+    weir_groups_point_lanes(t);
     t->exchange = f->exchange;
-    WEIR_TRY(weir_plug_make(&f->exchange->plug, "exchange", s->exchange, t->arena, &t->exchanger));
-    weir_exchange_env env = {.same = t->mesh.same,
-                             .all = &t->mesh.all,
-                             .coll = &t->coll,
-                             .lane = t->lane,
-                             .lanes = t->lanes,
-                             .arena = t->arena,
-                             .group_arena = t->mesh.arena,
-                             .parallel_for = t->threads > 1 ? parallel_for : NULL,
-                             .parallel_self = t,
-                             .seed = (uint64_t)s->seed,
-                             .clip = s->clip};
-    return t->exchange->init(t->exchanger, &env);
-}
-
-static weir_err open_replica(weir_trainer *t)
-{
-    t->replica = (weir_replica){.coll = &t->coll, .group = &t->mesh.all, .param = t->param};
-    t->replica.tensor = weir_model_tensors(t->model, &t->replica.tensors);
-    return weir_replica_open(&t->replica, t->mesh.arena);
+    return weir_plug_make(&f->exchange->plug, "exchange", s->exchange, t->arena, &t->exchanger);
 }
 
 weir_err weir_trainer_enter(weir_trainer *t)
@@ -265,74 +160,21 @@ weir_err weir_trainer_open(weir_trainer *t)
     WEIR_TRY(weir_run_model_read(t));
     WEIR_TRY(weir_run_data_open(t));
     WEIR_TRY(weir_progress_open(t));
-    WEIR_TRY(weir_coll_open(t->set->coll, &t->mesh.all, t->mesh.arena, &t->coll));
     WEIR_TRY(open_model(t));
     WEIR_TRY(open_profile(t));
-    WEIR_TRY(open_replica(t));
-    return open_exchange(t);
-}
-
-/* Every size of batch that training meets, so that no step makes anything. */
-static weir_err prepare(weir_trainer *t)
-{
-    const weir_sample_plan *p = &t->plan;
-    weir_cursor begin = weir_plan_at(p, 0),
-                met[] = {begin, weir_plan_last(p, begin), weir_plan_last(p, t->cursor)};
-    uint64_t first;
-    int n;
-
-    for (int i = 0; i < 3; i++)
-        for (int m = 0; m < p->micro; m++) {
-            weir_sample_plan_slice(p, met[i], m, &first, &n);
-            WEIR_TRY(weir_model_prepare(t->model, n));
-        }
-    return WEIR_OK;
-}
-
-static weir_err open_loader(weir_trainer *t)
-{
-    return weir_loader_open(t->rt, &t->data, &t->plan, (weir_loader_from){t->cursor, t->step},
-                            LOADER_AHEAD, &t->loader);
-}
-
-weir_err weir_trainer_begin(weir_trainer *t)
-{
-    if (t->dry)
-        return WEIR_OK;
-    WEIR_TRY(prepare(t));
-    weir_model_refresh(t->model);
-    return open_loader(t);
-}
-
-weir_err weir_trainer_rewind(weir_trainer *t)
-{
-    if (t->exchange->drifts)
-        return weir_fail(WEIR_MISFIT,
-                         "--exchange %s: what a step has sent cannot be taken back, so one that "
-                         "failed cannot be repeated",
-                         t->set->exchange);
-    weir_line_clear(t->line);
-    weir_loader_close(t->loader);
-    t->loader = NULL;
-    return open_loader(t);
-}
-
-/* On the comm task, as something may be in flight. */
-static weir_err leave_groups(void *trainer)
-{
-    weir_trainer *t = trainer;
-
-    if (t->exchanger && t->exchange->close)
-        t->exchange->close(t->exchanger);
-    weir_mesh_close(&t->mesh);
-    return WEIR_OK;
+    WEIR_TRY(weir_groups_open(t));
+    if (!t->dry)
+        weir_model_init(t->model, (uint64_t)t->set->seed);
+    WEIR_TRY(open_lanes(t));
+    return weir_groups_enter(t);
 }
 
 void weir_trainer_close(weir_trainer *t)
 {
     if (t->line) { /* whatever it was doing uses what goes now */
         weir_line_clear(t->line);
-        weir_line_call(t->line, leave_groups, t);
+        weir_elastic_close(t);
+        weir_groups_close(t);
     }
     weir_loader_close(t->loader);
     weir_model_close(t->model);

@@ -3,6 +3,7 @@
  *   begin: what is fixed for all of it
  *   data -> forward -> backward -> bucket full -> comm task: exchange   (while backward goes on)
  *   all buckets in -> finish: the exchange commits -> commit: layer state -> parameters ready */
+#include "train/elastic.h"
 #include "train/progress.h"
 #include <math.h>
 
@@ -122,6 +123,8 @@ static void write_notes(weir_trainer *t)
 {
     weir_notes mine = {.loss = t->now.score.loss / t->now.divisor,
                        .stop = t->stop ? atomic_load(t->stop) : 0,
+                       .leaves = weir_elastic_leaves(t),
+                       .guests = t->elastic && weir_net_guests(t->net) > 0,
                        .sent = t->traffic.last_sent,
                        .received = t->traffic.last_received};
 
@@ -227,7 +230,7 @@ weir_err weir_trainer_step(weir_trainer *t, weir_step_report *whole)
     WEIR_TRY(finish_step(t));
     commit_step(t);
     weir_noted all = read_notes(t);
-    t->stopped = all.stop;
+    weir_elastic_heed(t, &all);
     weir_step_report_take(t, all.sent, all.received, whole);
     weir_step_report_make(t);
     return WEIR_OK;

@@ -1,24 +1,30 @@
 /* stop.c - see stop.h. */
 #include "train/stop.h"
+#include "train/elastic.h"
 #include <signal.h>
 
 static int here(const weir_trainer *t) { return t->stop ? atomic_load(t->stop) : 0; }
 
-bool weir_stop_told(const weir_trainer *t)
+bool weir_stop_told(weir_trainer *t)
 {
-    if (!here(t) && !weir_net_stopping(t->net))
+    if (t->elastic ? !weir_elastic_leaves(t) : !here(t) && !weir_net_stopping(t->net))
         return false;
     weir_net_phase(t->net, WEIR_PHASE_STOP, t->step);
     return true;
 }
 
 /* As the notes of a step put it: whatever is neither of the other two is SIGTERM. */
-weir_err weir_stop_agree(weir_trainer *t)
+weir_err weir_stop_agree(weir_trainer *t, bool broken)
 {
     int stop = here(t);
-    double votes[] = {stop && stop != SIGINT && stop != SIGHUP, stop == SIGINT, stop == SIGHUP};
+    double votes[] = {stop && stop != SIGINT && stop != SIGHUP, stop == SIGINT, stop == SIGHUP,
+                      broken};
+    weir_noted all = {0};
 
-    WEIR_TRY(weir_trainer_sum(t, votes, 3));
-    t->stopped = votes[0] > 0 ? SIGTERM : votes[1] > 0 ? SIGINT : votes[2] > 0 ? SIGHUP : 0;
+    WEIR_TRY(weir_trainer_sum(t, votes, 4));
+    all.stop = votes[0] > 0 ? SIGTERM : votes[1] > 0 ? SIGINT : votes[2] > 0 ? SIGHUP : 0;
+    all.told = (int)(votes[0] + votes[1] + votes[2]);
+    all.leave = (int)votes[3];
+    weir_elastic_heed(t, &all);
     return WEIR_OK;
 }

@@ -8,8 +8,9 @@
 #include "train/trainer.h"
 
 /* This rank was told to stop, or has heard of one that was. Costs next to nothing. */
-bool weir_stop_told(const weir_trainer *);
-/* All ranks at the same place, told or not: t->stopped is the signal if any was told, the same on
- * all. One message. */
-weir_err weir_stop_agree(weir_trainer *);
+bool weir_stop_told(weir_trainer *);
+/* All ranks at the same place, told or not: t->stopped is the signal if all of them stop for it,
+ * the same on all; or t->change, where some have broken off what they were at to leave alone. One
+ * message. */
+weir_err weir_stop_agree(weir_trainer *, bool broken);
 #endif

@@ -91,13 +91,15 @@ typedef struct weir_trainer {
     int lanes;
     const weir_exchange *exchange;
     void *exchanger;
-    weir_replica replica; /* what is compared every now and then */
+    weir_replica replica;         /* what is compared every now and then */
+    struct weir_elastic *elastic; /* elastic.h; NULL: a loss ends the run */
     /* ---- how far it has come ---- */
     weir_rate_use rate;
     uint64_t epoch_steps, steps; /* of an epoch; of the whole run */
     uint64_t step, samples;      /* committed so far; progress.h */
     weir_cursor cursor;          /* and where in the data that is */
     int stopped;                 /* the signal that all ranks agreed to stop for */
+    bool change;                 /* some member wishes to leave, or somebody to join */
     weir_step now;
     /* ---- what is told of it ---- */
     weir_traffic traffic;

@@ -78,7 +78,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         if (fault.rank < 0 || fault.rank >= 5 ||
             strnlen(fault.what, sizeof fault.what) == sizeof fault.what)
             abort();
-        weir_loss_text(&fault, text, sizeof text);
+        weir_fault_text(&fault, text, sizeof text);
         for (const char *c = text; *c; c++)
             if ((unsigned char)*c < ' ')
                 abort();

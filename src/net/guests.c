@@ -1,0 +1,150 @@
+/* guests.c - those who come while a run goes on: they wait at a member's door until the members
+ * have agreed on a list with them, and get a number that nobody has had. What crosses the wire for
+ * it is the world's. */
+#include "net/member_message.h"
+#include "net/world.h"
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- on a member ---- */
+
+weir_err weir_net_invite(weir_net *n, const void *welcome, size_t bytes)
+{
+    void *copy;
+
+    if (!n->world->invite)
+        return WEIR_OK;
+    if (!(copy = malloc(bytes + 1)))
+        return weir_fail_nomem(bytes);
+    memcpy(copy, welcome, bytes);
+    free(n->welcome);
+    n->welcome = copy;
+    n->welcome_bytes = bytes;
+    return n->world->invite(n);
+}
+
+int weir_net_guests(const weir_net *n) { return atomic_load(&n->guests); }
+
+void weir_guests_add(weir_net *n, const weir_guest *g)
+{
+    int count = atomic_load(&n->guests), room = n->guest_room;
+    weir_guest *more;
+
+    for (int i = 0; i < count; i++)
+        if (n->guest[i].token == g->token)
+            return;
+    if (count == WEIR_GUESTS_MAX)
+        return;
+    if (count == room) {
+        room = room ? 2 * room : 4;
+        if (!(more = realloc(n->guest, (size_t)room * sizeof *more)))
+            return; /* it asks again */
+        n->guest = more;
+        n->guest_room = room;
+    }
+    n->guest[count] = *g;
+    atomic_store(&n->guests, count + 1);
+}
+
+void weir_guests_remove(weir_net *n, uint64_t token)
+{
+    int count = atomic_load(&n->guests);
+
+    for (int i = 0; i < count; i++)
+        if (n->guest[i].token == token) {
+            memmove(n->guest + i, n->guest + i + 1, (size_t)(count - i - 1) * sizeof *n->guest);
+            atomic_store(&n->guests, count - 1);
+            return;
+        }
+}
+
+/* Everything that is kept by rank. */
+static weir_err grow(weir_net *n, int size)
+{
+    unsigned char *peer;
+    int *machine;
+
+    if (size <= n->size)
+        return WEIR_OK;
+    if (n->peer) {
+        if (!(peer = realloc(n->peer, (size_t)size)))
+            return weir_fail_nomem((size_t)size);
+        memset(peer + n->size, 0, (size_t)(size - n->size));
+        n->peer = peer;
+    }
+    if (n->machine && n->world->link) {
+        if (!(machine = realloc(n->machine, (size_t)size * sizeof *machine)))
+            return weir_fail_nomem((size_t)size * sizeof *machine);
+        for (int i = n->size; i < size; i++)
+            machine[i] = i;
+        n->machine = machine;
+    }
+    if (n->life)
+        WEIR_TRY(weir_liveness_grow(n, size));
+    if (n->world->grow)
+        WEIR_TRY(n->world->grow(n, size));
+    n->size = size;
+    return WEIR_OK;
+}
+
+weir_err weir_net_admit(weir_net *n, const weir_members *l)
+{
+    int first = l->count - l->joined;
+
+    if (!l->joined)
+        return WEIR_OK;
+    WEIR_TRY(grow(n, l->next_id));
+    for (int i = 0; i < l->joined; i++)
+        WEIR_TRY(n->world->link(n, l->member[first + i], &l->guest[i].entry));
+    n->world->tell_guests(n, l);
+    for (int i = 0; i < l->joined; i++)
+        weir_guests_remove(n, l->guest[i].token);
+    for (int i = 0; i < l->joined && n->life; i++)
+        WEIR_TRY(weir_liveness_greet(n, l->member[first + i]));
+    return WEIR_OK;
+}
+
+/* ---- on a guest ---- */
+
+weir_err weir_net_knock(weir_net *n, void **welcome, size_t *bytes)
+{
+    if (!n->world->knock)
+        return weir_fail(WEIR_MISFIT, "--join: nobody can join a run over %s", weir_net_name(n));
+    return n->world->knock(n, welcome, bytes);
+}
+
+static weir_err link_all(weir_net *n, const weir_members *l, const weir_meet_entry *entry)
+{
+    WEIR_TRY(grow(n, l->next_id));
+    for (int i = 0; i < l->count; i++)
+        if (l->member[i] != n->rank)
+            WEIR_TRY(n->world->link(n, l->member[i], &entry[l->member[i]]));
+    for (int i = 0; i < l->count && n->life; i++)
+        if (l->member[i] != n->rank)
+            WEIR_TRY(weir_liveness_greet(n, l->member[i]));
+    return WEIR_OK;
+}
+
+weir_err weir_net_join(weir_net *n, weir_arena *arena, weir_members *list)
+{
+    weir_meet_entry *entry = NULL;
+    weir_member_message m;
+    void *bytes = NULL;
+    size_t len;
+    int entries;
+    weir_err err = n->world->wait_in(n, &bytes, &len, &entry, &entries);
+
+    if (!err && (!weir_member_read(bytes, len, arena, &m) || m.list.next_id > entries ||
+                 !weir_members_has(&m.list, n->rank)))
+        err = weir_fail(WEIR_INVALID, "the list of members that came from the door makes no sense");
+    if (!err && n->board && (uint64_t)n->rank < n->board->ranks)
+        atomic_store(&n->board->slot[n->rank].pid, (int32_t)getpid());
+    if (!err)
+        err = link_all(n, &m.list, entry);
+    free(bytes);
+    free(entry);
+    if (!err)
+        *list = m.list;
+    return err;
+}

@@ -1,0 +1,366 @@
+/* elastic.c - see elastic.h. */
+#include "train/elastic.h"
+#include "net/membership.h"
+#include "train/groups.h"
+#include "train/state_share.h"
+#include <math.h>
+#include <stdlib.h>
+
+/* Seconds: a signal that all members hear within them means that the run stops, not that one
+ * leaves. */
+static const double ALONE = 1;
+
+struct weir_elastic {
+    weir_membership *membership;
+    weir_elastic_count count;
+    weir_carried *carried; /* on its way from one generation to the next; NULL: all is in place */
+    const weir_members *list; /* that was agreed last */
+    int size;                 /* members of it */
+    double told;              /* when this rank was first seen to be told to stop; 0: it was not */
+    bool leaves;              /* it leaves with the next change */
+    bool out;                 /* others go on without it, or nobody does: there is no more to try */
+    bool fresh;               /* it has just come, and has no state yet */
+    void *welcome;            /* what guests are told */
+    size_t welcome_bytes;
+};
+
+/* ---- from beginning to end ---- */
+
+static weir_err open_job(void *trainer)
+{
+    weir_trainer *t = trainer;
+    int most = t->set->max_workers ? (int)t->set->max_workers : t->mesh.all.size;
+
+    return weir_membership_open(t->net, most, NULL, &t->elastic->membership);
+}
+
+static weir_err close_job(void *trainer)
+{
+    weir_trainer *t = trainer;
+
+    weir_membership_close(t->elastic->membership);
+    t->elastic->membership = NULL;
+    return WEIR_OK;
+}
+
+weir_err weir_elastic_open(weir_trainer *t)
+{
+    if (!t->facts.elastic || (t->mesh.all.size == 1 && !t->rank_info->guests))
+        return WEIR_OK;
+    if (!(t->elastic = calloc(1, sizeof *t->elastic)))
+        return weir_fail_nomem(sizeof *t->elastic);
+    t->elastic->size = t->mesh.all.size;
+    return weir_line_call(t->line, open_job, t);
+}
+
+void weir_elastic_close(weir_trainer *t)
+{
+    if (!t->elastic)
+        return;
+    weir_line_call(t->line, close_job, t);
+    weir_carried_free(t->elastic->carried);
+    free(t->elastic->welcome);
+    free(t->elastic);
+    t->elastic = NULL;
+}
+
+bool weir_elastic_can(const weir_trainer *t, weir_err err)
+{
+    return t->elastic && !t->elastic->out &&
+           (err == WEIR_LOST || err == WEIR_SILENT || err == WEIR_STALE) && weir_net_over(t->net);
+}
+
+weir_elastic_count weir_elastic_counted(const weir_trainer *t)
+{
+    return t->elastic ? t->elastic->count : (weir_elastic_count){0};
+}
+
+/* ---- agreeing ---- */
+
+static weir_err agree_job(void *trainer)
+{
+    weir_trainer *t = trainer;
+    weir_offer offer = {.step = t->step, .leaves = t->elastic->leaves};
+
+    return weir_membership_agree(t->elastic->membership, &offer, &t->elastic->list);
+}
+
+/* ---- the same state on all ---- */
+
+static bool is_behind(const weir_trainer *t, const weir_members *l)
+{
+    for (int i = 0; i < l->count; i++)
+        if (l->member[i] == weir_net_rank(t->net))
+            return l->behind[i];
+    return false;
+}
+
+static bool anyone_behind(const weir_members *l)
+{
+    for (int i = 0; i < l->count; i++)
+        if (l->behind[i])
+            return true;
+    return false;
+}
+
+static weir_err catch_up_job(void *trainer)
+{
+    weir_trainer *t = trainer;
+
+    t->exchange->catch_up(t->exchanger);
+    return WEIR_OK;
+}
+
+/* Others have committed the step that this one was in the middle of: all it had to give to it was
+ * given, so what it holds back and carries along is what it would be. */
+static weir_err catch_up(weir_trainer *t, const weir_members *l)
+{
+    WEIR_TRY(
+        weir_state_receive(t, l, t->elastic->fresh, &t->elastic->count, sizeof t->elastic->count));
+    if (t->elastic->fresh)
+        return WEIR_OK;
+    if (t->exchange->catch_up)
+        WEIR_TRY(weir_line_call(t->line, catch_up_job, t));
+    weir_model_commit(t->model);
+    return WEIR_OK;
+}
+
+static weir_err come_to_one_state(weir_trainer *t, const weir_members *l)
+{
+    if (is_behind(t, l))
+        return catch_up(t, l);
+    if (l->source == weir_net_rank(t->net) && anyone_behind(l))
+        return weir_state_send(t, l, &t->elastic->count, sizeof t->elastic->count);
+    return WEIR_OK;
+}
+
+/* ---- counting ---- */
+
+/* What the list says, once. */
+static void count_list(weir_trainer *t, int *lost)
+{
+    const weir_members *l = t->elastic->list;
+    weir_elastic_count *c = &t->elastic->count;
+
+    *lost = t->elastic->size - (l->count - l->joined) - l->left;
+    t->elastic->size = l->count;
+    c->generations++;
+    c->joins += (uint64_t)l->joined;
+    c->left += (uint64_t)l->left;
+    c->losses += (uint64_t)*lost;
+}
+
+/* What is held back here, as a gradient: the square of its norm. */
+static double held_squared(const weir_trainer *t)
+{
+    weir_backlog b = {0};
+
+    for (const weir_lane *l = t->lane; l < t->lane + t->lanes; l++)
+        weir_lane_backlog(l, &b);
+    return b.sumsq;
+}
+
+/* On all members: nobody knows what the lost ones held; they are taken to have held as much as
+ * others do. */
+static weir_err count_residual(weir_trainer *t, int lost)
+{
+    weir_elastic_count *c = &t->elastic->count;
+    double held = held_squared(t);
+
+    WEIR_TRY(weir_trainer_sum(t, &held, 1));
+    held *= (double)lost / t->mesh.all.size;
+    c->lost_residual = sqrt(c->lost_residual * c->lost_residual + held);
+    return WEIR_OK;
+}
+
+/* ---- going on ---- */
+
+static weir_err admit_job(void *trainer)
+{
+    weir_trainer *t = trainer;
+
+    return weir_net_admit(t->net, t->elastic->list);
+}
+
+static weir_err invite_job(void *trainer)
+{
+    weir_trainer *t = trainer;
+
+    return weir_net_invite(t->net, t->elastic->welcome, t->elastic->welcome_bytes);
+}
+
+static weir_err follow(weir_trainer *t, int lost)
+{
+    const weir_members *l = t->elastic->list;
+    weir_carried **c = &t->elastic->carried;
+    uint64_t streams;
+
+    if (!t->elastic->fresh)
+        WEIR_TRY(weir_line_call(t->line, admit_job, t));
+    WEIR_TRY(come_to_one_state(t, l));
+    if (!*c)
+        WEIR_TRY(weir_carried_take(t, !t->elastic->fresh, c));
+    t->elastic->fresh = false;
+    WEIR_TRY(weir_groups_renew(t, l));
+    WEIR_TRY(weir_carried_give(t, *c, &streams));
+    weir_carried_free(*c);
+    *c = NULL;
+    t->elastic->count.lost_streams += streams;
+    WEIR_TRY(count_residual(t, lost));
+    if (t->elastic->welcome)
+        WEIR_TRY(weir_line_call(t->line, invite_job, t));
+    return weir_trainer_begin(t);
+}
+
+/* Agrees, and does what follows from it, again and again until nothing breaks it off. */
+static weir_err agree_and_follow(weir_trainer *t, weir_change *change)
+{
+    weir_err err;
+    int lost;
+
+    do {
+        if (!change->fault.code)
+            weir_net_ended_by(t->net, &change->fault);
+        weir_line_clear(t->line);
+        weir_net_phase(t->net, WEIR_PHASE_AGREE, t->step);
+        if ((err = weir_line_call(t->line, agree_job, t)))
+            return t->elastic->out = true, err;
+        count_list(t, &lost);
+        change->lost += lost;
+        change->list = t->elastic->list;
+        if ((change->left = t->elastic->leaves))
+            return WEIR_OK;
+        err = follow(t, lost);
+    } while (err && weir_elastic_can(t, err));
+    return err;
+}
+
+weir_err weir_elastic_go_on(weir_trainer *t, weir_change *change)
+{
+    double begun = weir_now(t->rt);
+    weir_err err;
+
+    *change = (weir_change){0};
+    t->change = false;
+    err = agree_and_follow(t, change);
+    change->seconds = weir_now(t->rt) - begun;
+    return err;
+}
+
+/* ---- by wish ---- */
+
+bool weir_elastic_leaves(weir_trainer *t)
+{
+    if (!t->elastic || !t->stop || !atomic_load(t->stop))
+        return false;
+    if (t->elastic->told <= 0)
+        t->elastic->told = weir_now(t->rt);
+    return weir_now(t->rt) - t->elastic->told > ALONE;
+}
+
+void weir_elastic_heed(weir_trainer *t, const weir_noted *all)
+{
+    t->stopped = !t->elastic || all->told >= t->mesh.all.size ? all->stop : 0;
+    t->change = t->elastic && !t->stopped && (all->leave > 0 || all->guests > 0);
+}
+
+typedef struct parting {
+    weir_trainer *t;
+    int *stay, count;
+} parting;
+
+static weir_err hand_over_job(void *arg)
+{
+    const parting *p = arg;
+
+    return p->t->exchange->hand_over(p->t->exchanger, p->stay, p->count);
+}
+
+/* All members are there: what those who leave hold back goes to the others. */
+static weir_err hand_over(weir_trainer *t)
+{
+    const weir_group *g = &t->mesh.all;
+    uint64_t *leaves = calloc((size_t)g->size, sizeof *leaves);
+    parting p = {t, calloc((size_t)g->size, sizeof *p.stay), 0};
+    weir_err err = leaves && p.stay ? WEIR_OK : weir_fail_nomem((size_t)g->size * sizeof *leaves);
+
+    t->elastic->leaves = weir_elastic_leaves(t);
+    if (!err)
+        err = weir_trainer_gather(t, t->elastic->leaves, leaves);
+    for (int i = 0; !err && i < g->size; i++)
+        if (!leaves[i])
+            p.stay[p.count++] = g->member[i];
+    if (!err && !p.count) /* all of them: that is no leaving */
+        t->elastic->leaves = false, t->stopped = atomic_load(t->stop);
+    else if (!err && p.count < g->size && t->exchange->hand_over)
+        err = weir_line_call(t->line, hand_over_job, &p);
+    free(leaves);
+    free(p.stay);
+    return err;
+}
+
+weir_err weir_elastic_change(weir_trainer *t, weir_change *change)
+{
+    double begun = weir_now(t->rt);
+    weir_err err;
+
+    *change = (weir_change){0};
+    t->change = false;
+    WEIR_TRY(weir_trainer_settle(t));
+    WEIR_TRY(hand_over(t));
+    if (t->stopped)
+        return WEIR_OK;
+    err = agree_and_follow(t, change);
+    change->seconds = weir_now(t->rt) - begun;
+    return err;
+}
+
+weir_err weir_elastic_invite(weir_trainer *t, void *welcome, size_t n)
+{
+    if (!t->elastic || !t->rank_info->guests)
+        return free(welcome), WEIR_OK;
+    free(t->elastic->welcome);
+    t->elastic->welcome = welcome;
+    t->elastic->welcome_bytes = n;
+    return weir_line_call(t->line, invite_job, t);
+}
+
+/* ---- coming ---- */
+
+typedef struct coming {
+    weir_trainer *t;
+    weir_members list;
+} coming;
+
+static weir_err join_job(void *arg)
+{
+    coming *c = arg;
+    weir_trainer *t = c->t;
+    int most = t->set->max_workers ? (int)t->set->max_workers : 0;
+
+    WEIR_TRY(weir_net_join(t->net, t->arena, &c->list));
+    most = most ? most : c->list.count;
+    return weir_membership_open(t->net, most, &c->list, &t->elastic->membership);
+}
+
+weir_err weir_elastic_join(weir_trainer *t, weir_change *change)
+{
+    double begun = weir_now(t->rt);
+    coming c = {.t = t};
+    weir_err err;
+
+    *change = (weir_change){0};
+    if (!(t->elastic = calloc(1, sizeof *t->elastic)))
+        return weir_fail_nomem(sizeof *t->elastic);
+    t->elastic->fresh = true;
+    WEIR_TRY(weir_line_call(t->line, join_job, &c));
+    t->elastic->list = change->list = &c.list;
+    t->elastic->size = c.list.count;
+    err = follow(t, 0);
+    if (err && weir_elastic_can(t, err))
+        err = agree_and_follow(t, change);
+    change->seconds = weir_now(t->rt) - begun;
+    if (t->elastic->list == &c.list) /* it lies in the arena; its head was ours */
+        t->elastic->list = change->list = weir_members_keep(&c.list, t->arena);
+    return err;
+}
