@@ -176,5 +176,7 @@ def test_nothing_is_trained_in_a_dry_world(tmp_path, nodes):
 
 
 def test_a_death_is_told(tmp_path):
-    _, err = train(tmp_path / 'r', *LENET, '--net', 'sim:nodes=3,kill=2@0.001', code=10)
+    _, err = train(
+        tmp_path / 'r', *LENET, '--elastic', 'no', '--net', 'sim:nodes=3,kill=2@0.001', code=10
+    )
     assert 'rank 2' in err

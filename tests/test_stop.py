@@ -154,10 +154,13 @@ def test_an_evaluation_ends_soon(tmp_path, start, workers, number):
 @pytest.mark.mended
 def test_an_evaluation_ends_soon_if_one_rank_is_told(tmp_path, start):
     out = tmp_path / 'run'
-    p = start('train', '--out', out, '--workers', 3, *LOOKS)
+    p = start('train', '--out', out, '--workers', 3, '--elastic', 'no', *LOOKS)
     looking(out)
     os.kill(children(p.pid)[2], signal.SIGTERM)
     left(p, out, 128 + signal.SIGTERM)
+
+
+END_ALL = ['--elastic', 'no']  # one that is told ends the run for all
 
 
 @pytest.mark.mended
@@ -165,7 +168,7 @@ def test_an_evaluation_ends_soon_on_another_machine(tmp_path, start):
     """no page of memory in common: the others hear of it with a sign of life"""
     out, where = tmp_path / 'run', f'127.0.0.1:{port()}'
     ranks = [
-        start('train', '--rank', r, '--size', 2, '--rendezvous', where, *LOOKS, *args)
+        start('train', '--rank', r, '--size', 2, '--rendezvous', where, *LOOKS, *args, *END_ALL)
         for r, args in enumerate([['--out', out], []])
     ]
     looking(out)

@@ -92,7 +92,7 @@ static uint64_t doing_of(const weir_net *n, int p)
 bool weir_net_stopping(const weir_net *n)
 {
     for (int p = 0; p < n->size; p++)
-        if (on_board(n, p) &&
+        if (on_board(n, p) && !atomic_load(&n->board->slot[p].reaped) &&
             (atomic_load_explicit(&n->board->slot[p].doing, memory_order_relaxed) & 0xff) ==
                 WEIR_PHASE_STOP)
             return true;

@@ -199,6 +199,7 @@ void weir_net_renew(weir_net *n, int generation, const int *members, int count)
         if (members[i] >= 0 && members[i] < n->size)
             n->peer[members[i]] &= (unsigned char)~WEIR_PEER_OUT;
     n->generation = generation;
+    atomic_store(&n->stopping, false); /* whoever that was has left, or says so again */
     n->first = n->losses;
     while (n->first && n->peer[n->first->peer] & WEIR_PEER_OUT)
         n->first = n->first->next;

@@ -183,7 +183,7 @@ weir_err weir_zmq_grow(weir_net *n, int size)
         if (entry)
             entry[i] = (weir_meet_entry){0};
     }
-    if (entry && z->own.at[0] && n->rank < size) { /* until now it stood at 0 */
+    if (entry && weir_zmq_is_guest(n) && n->rank < size) { /* until now it stood at 0 */
         entry[0] = (weir_meet_entry){0};
         entry[n->rank] = z->own;
     }
@@ -202,7 +202,7 @@ static void find_machine(weir_net *n, int rank)
         return;
     while (p < rank && !(all[p].at[0] && all[p].machine == all[rank].machine))
         p++;
-    n->machine[rank] = p;
+    n->machine[rank] = p < rank ? n->machine[p] : rank;
 }
 
 weir_err weir_zmq_link(weir_net *n, int rank, const weir_meet_entry *e)

@@ -7,7 +7,9 @@ static int here(const weir_trainer *t) { return t->stop ? atomic_load(t->stop) :
 
 bool weir_stop_told(weir_trainer *t)
 {
-    if (t->elastic ? !weir_elastic_leaves(t) : !here(t) && !weir_net_stopping(t->net))
+    bool told = t->elastic ? weir_elastic_leaves(t) : here(t) != 0;
+
+    if (!told && !weir_net_stopping(t->net))
         return false;
     weir_net_phase(t->net, WEIR_PHASE_STOP, t->step);
     return true;
