@@ -5,6 +5,7 @@
 #include "net/zmq_door.h"
 #include <dirent.h>
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +14,7 @@
 #include <zmq.h>
 
 /* Seconds between two questions; and until a door that says nothing is left for another. */
-static const double AGAIN = 0.5, LEAVE = 3;
+static const double AGAIN = 0.5, LEAVE = 2;
 
 typedef struct doorway {
     weir_net *net;
@@ -76,6 +77,9 @@ static void leave_door(doorway *w)
     w->socket = NULL;
 }
 
+/* A killed one has left its door behind. */
+static bool is_dead(int pid) { return pid < 1 || (kill(pid, 0) && errno == ESRCH); }
+
 /* A door of the run in its directory, another than the last one if there are more; false: none. */
 static bool find_file(const sockets *z, const char *last, char at[192])
 {
@@ -84,7 +88,7 @@ static bool find_file(const sockets *z, const char *last, char at[192])
 
     for (struct dirent *e; dir && (e = readdir(dir));) {
         char text[192];
-        if (e->d_name[0] != 'd' || strlen(e->d_name) > 16)
+        if (e->d_name[0] != 'd' || strlen(e->d_name) > 16 || is_dead(atoi(e->d_name + 1)))
             continue;
         snprintf(text, sizeof text, "ipc://%s/%.16s", z->dir, e->d_name);
         if (!found || !strcmp(at, last))
