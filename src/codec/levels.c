@@ -7,7 +7,10 @@ enum { SOME = 8 };
 static const uint64_t EACH = 0x0101010101010101u, TWO = 0x0001000100010001u,
                       FOUR = 0x0000000100000001u;
 
-static inline uint64_t together(uint64_t x, int bits)
+/* Compiled apart for each number of bits, so that all shifts are known. */
+#define INLINE static inline __attribute__((always_inline))
+
+INLINE uint64_t together(uint64_t x, int bits)
 {
     x &= EACH * ((1u << bits) - 1);
     x = (x & TWO * 0xff) | (x >> 8 & TWO * 0xff) << bits;
@@ -16,7 +19,7 @@ static inline uint64_t together(uint64_t x, int bits)
 }
 
 /* And what is below 0 gets its sign back. */
-static inline uint64_t apart(uint64_t x, int bits)
+INLINE uint64_t apart(uint64_t x, int bits)
 {
     uint64_t one = (1u << bits) - 1, two = (1u << 2 * bits) - 1, four = (1ull << 4 * bits) - 1,
              half = EACH << (bits - 1), top = EACH << 7;
@@ -28,7 +31,7 @@ static inline uint64_t apart(uint64_t x, int bits)
 }
 
 /* Eight bytes move at a time, of which `bits` count; the last few by themselves. */
-void weir_levels_pack(const int8_t *level, size_t n, int bits, unsigned char *to)
+INLINE void pack(const int8_t *level, size_t n, int bits, unsigned char *to)
 {
     unsigned char *end = to + weir_levels_bytes(n, bits);
     size_t i = 0, some;
@@ -49,7 +52,7 @@ void weir_levels_pack(const int8_t *level, size_t n, int bits, unsigned char *to
     }
 }
 
-void weir_levels_unpack(const unsigned char *from, size_t n, int bits, int8_t *level)
+INLINE void unpack(const unsigned char *from, size_t n, int bits, int8_t *level)
 {
     const unsigned char *end = from + weir_levels_bytes(n, bits);
     size_t i = 0, some;
@@ -67,4 +70,34 @@ void weir_levels_unpack(const unsigned char *from, size_t n, int bits, int8_t *l
         x = apart(x, bits);
         memcpy(level + i, &x, some);
     }
+}
+
+#define EACH_WIDTH(BY) BY(1) BY(2) BY(3) BY(4) BY(5) BY(6) BY(7) BY(8)
+
+void weir_levels_pack(const int8_t *level, size_t n, int bits, unsigned char *to)
+{
+#define BY(BITS)                  \
+    case BITS:                    \
+        pack(level, n, BITS, to); \
+        break;
+    switch (bits) {
+        EACH_WIDTH(BY)
+    default:
+        break; /* there is none */
+    }
+#undef BY
+}
+
+void weir_levels_unpack(const unsigned char *from, size_t n, int bits, int8_t *level)
+{
+#define BY(BITS)                      \
+    case BITS:                        \
+        unpack(from, n, BITS, level); \
+        break;
+    switch (bits) {
+        EACH_WIDTH(BY)
+    default:
+        break; /* there is none */
+    }
+#undef BY
 }
