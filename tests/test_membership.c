@@ -22,6 +22,9 @@ typedef struct job {
     double until;         /* seconds: when all leave */
     double fails[RANKS];  /* when a rank leaves with an error; 0: never */
     double leaves[RANKS]; /* when it wishes to leave; 0: never */
+    double late[RANKS];   /* it does not come to rest before that */
+    weir_board
+        *board; /* of a launcher that reaps whoever ends with an error; NULL: there is none */
     /* out */
     record list[RANKS][GENERATIONS];
     int lists[RANKS];
@@ -66,7 +69,7 @@ static weir_err work(weir_net *n, weir_membership *m, job *j)
         bool leaves = j->leaves[me] > 0 && now >= j->leaves[me];
         if (j->fails[me] > 0 && now >= j->fails[me])
             return weir_fail(WEIR_FAILED, "as planned");
-        if (leaves || weir_net_over(n)) {
+        if (leaves || (weir_net_over(n) && now >= j->late[me])) {
             WEIR_TRY(j->err[me] = go_on(n, m, j, leaves));
             continue;
         }
@@ -77,6 +80,7 @@ static weir_err work(weir_net *n, weir_membership *m, job *j)
 
 static weir_err one_rank(weir_net *n, void *arg)
 {
+    const job *j = arg;
     weir_membership *m = NULL;
     char why[WEIR_WHY_MAX];
     weir_err err = weir_membership_open(n, RANKS, NULL, &m);
@@ -85,6 +89,8 @@ static weir_err one_rank(weir_net *n, void *arg)
         err = work(n, m, arg);
     snprintf(why, sizeof why, "%s", weir_why_text());
     weir_membership_close(m);
+    if (j->board && err)
+        atomic_store(&j->board->slot[weir_net_rank(n)].reaped, true);
     return err ? weir_fail(err, "%s", why) : WEIR_OK;
 }
 
@@ -167,7 +173,8 @@ static int check_history(const job *j, int size, record *last)
 
 static job *run(const char *net, int size, double timeout, job *j)
 {
-    ranks r = {.net = net, .size = size, .timeout = timeout, .fn = one_rank, .arg = j};
+    ranks r = {
+        .net = net, .size = size, .timeout = timeout, .board = j->board, .fn = one_rank, .arg = j};
 
     ranks_run(&r);
     if (getenv("SHOW"))
@@ -252,6 +259,19 @@ static void one_more_while_agreeing(void **state)
     assert_true(two > 20 && two < 220); /* some in one generation, some in two: both are met */
 }
 
+/* The lowest promises another, dies, and the one that leads is the last to hear of it: it is the
+ * dead one that stays behind, not a living one that knew. */
+static void one_that_had_promised(void **state)
+{
+    job j = {.until = 8, .late = {1.8, 0, 2.7}};
+    record last;
+
+    (void)state;
+    run("sim:kill=4@0.1/0@2.2,cut=0-1@2.1+5", 5, 30, &j);
+    assert_int_equal(check_history(&j, 5, &last), 1);
+    expect(&last, (int[]){1, 2, 3}, 3);
+}
+
 /* ---- pauses and cuts ---- */
 
 static void pauses(void **state)
@@ -286,6 +306,20 @@ static void cuts(void **state)
     assert_int_equal(b.err[0], WEIR_LOST);
 }
 
+/* Two that have lost each other ask the same one, which is not at rest yet: it promises the higher
+ * one, and says so to the other, which would wait for it else. */
+static void asked_by_two(void **state)
+{
+    job j = {.until = 8, .late = {2, 0, 0.3}};
+    record last;
+
+    (void)state;
+    run("sim:kill=4@0.1,cut=1-2@0.05+60", 5, 1, &j);
+    assert_int_equal(check_history(&j, 5, &last), 1);
+    expect(&last, (int[]){0, 2, 3}, 3);
+    assert_int_equal(j.err[1], WEIR_STALE);
+}
+
 /* ---- leaving by wish ---- */
 
 static void leaving(void **state)
@@ -306,28 +340,42 @@ static void leaving(void **state)
 
 /* ---- on one machine ---- */
 
+static weir_board *new_board(int size)
+{
+    size_t bytes = sizeof(weir_board) + (size_t)size * sizeof(weir_board_slot);
+    weir_board *board = aligned_alloc(64, bytes);
+
+    memset(board, 0, bytes);
+    board->ranks = (uint64_t)size;
+    for (int i = 0; i < size; i++)
+        board->slot[i].pid = 1;
+    return board;
+}
+
 /* Deaths that a launcher has reaped leave the count: one of four is enough. */
 static void reaped(void **state)
 {
-    size_t bytes = sizeof(weir_board) + 4 * sizeof(weir_board_slot);
-    weir_board *board = aligned_alloc(64, bytes);
-    job j = {.until = 2, .fails = {0.1, 0.1, 0, 0.1}};
-    ranks r = {.net = "sim", .size = 4, .timeout = 30, .board = board, .fn = one_rank, .arg = &j};
-    record first = {.count = 4, .member = {0, 1, 2, 3}};
+    job j = {.until = 2, .fails = {0.1, 0.1, 0, 0.1}, .board = new_board(4)};
 
     (void)state;
-    memset(board, 0, bytes);
-    board->ranks = 4;
-    for (int i = 0; i < 4; i++) {
-        board->slot[i].pid = 1;
-        board->slot[i].reaped = i != 2;
-    }
-    ranks_run(&r);
+    run("sim", 4, 30, &j);
     assert_int_equal(j.err[2], WEIR_OK);
     assert_true(j.lists[2] >= 1 && j.list[2][j.lists[2] - 1].count == 1);
-    assert_int_equal(atomic_load(&board->list) >> 32, j.lists[2]);
-    (void)first;
-    free(board);
+    assert_int_equal(atomic_load(&j.board->list) >> 32, j.lists[2]);
+    free(j.board);
+}
+
+/* A quorum has accepted, and then dies at once: the one that has not heard of that list goes on. */
+static void left_alone(void **state)
+{
+    job j = {.until = 5, .late = {0, 0.5}, .board = new_board(4)};
+
+    (void)state;
+    run("sim:kill=3@0.1/0@0.7/1@0.7,cut=0-2@0.3+2", 4, 30, &j);
+    assert_int_equal(j.err[2], WEIR_OK);
+    assert_int_equal(j.lists[2], 1);
+    expect(&j.list[2][0], (int[]){2}, 1);
+    free(j.board);
 }
 
 /* ---- storms ---- */
@@ -390,10 +438,13 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {cmocka_unit_test(one_after_the_other),
                                        cmocka_unit_test(too_few),
                                        cmocka_unit_test(one_more_while_agreeing),
+                                       cmocka_unit_test(one_that_had_promised),
                                        cmocka_unit_test(pauses),
                                        cmocka_unit_test(cuts),
+                                       cmocka_unit_test(asked_by_two),
                                        cmocka_unit_test(leaving),
                                        cmocka_unit_test(reaped),
+                                       cmocka_unit_test(left_alone),
                                        cmocka_unit_test(storms)};
 
     if (argc > 1)

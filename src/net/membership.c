@@ -118,6 +118,15 @@ bool weir_membership_is_here(const weir_membership *m, int place)
     return is_here(m, m->now.member[place]);
 }
 
+bool weir_membership_counts(const weir_membership *m,
+                            bool (*accepted)(const weir_membership *, int place))
+{
+    for (int i = 0; board_counts(m) && i < m->now.count; i++)
+        if (weir_membership_is_here(m, i) && !accepted(m, i))
+            return false;
+    return weir_membership_quorum(m, accepted);
+}
+
 static bool is_lowest(const weir_membership *m)
 {
     int i = 0;
@@ -205,20 +214,30 @@ void weir_membership_decide(weir_membership *m)
 
 /* ---- what others say ---- */
 
+static void refuse(weir_membership *m, int rank)
+{
+    weir_member_message answer = weir_membership_say(m, WEIR_MEMBER_REFUSE, m->promised);
+
+    if (weir_net_alive(m->net, rank))
+        weir_membership_send(m, rank, &answer);
+}
+
+/* Whoever asks is answered, at once or when this rank is at rest: it waits for that. */
 static void on_prepare(weir_membership *m, int from, const weir_member_message *p)
 {
     weir_member_message answer;
 
     weir_net_end(m->net, m->now.generation);
     if (p->round < m->promised) {
-        answer = weir_membership_say(m, WEIR_MEMBER_REFUSE, m->promised);
-        weir_membership_send(m, from, &answer);
+        refuse(m, from);
         return;
     }
     m->promised = p->round;
     m->heard_at = m->net->world->now(m->net->sched);
     m->lead.round = 0;
     if (!m->resting) { /* compute is on its way: it has its say when it has come */
+        if (m->asked_by >= 0 && m->asked_by != from)
+            refuse(m, m->asked_by);
         m->asked_by = from;
         return;
     }
@@ -231,8 +250,7 @@ static void on_propose(weir_membership *m, int from, const weir_member_message *
     weir_member_message answer;
 
     if (p->round < m->promised) {
-        answer = weir_membership_say(m, WEIR_MEMBER_REFUSE, m->promised);
-        weir_membership_send(m, from, &answer);
+        refuse(m, from);
         return;
     }
     if (!weir_members_copy(&p->list, m->next_arena, &m->accepted_list))

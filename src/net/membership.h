@@ -8,8 +8,9 @@
  * A list counts when a quorum of the old members has accepted it: more than half of them, or
  * exactly half with the lowest of them. Where all members are of one launcher, on one machine,
  * deaths that it has reaped are certain, and leave the count; then the list must also be the first
- * that is written on the launcher's board for that generation. A silent member never leaves the
- * count.
+ * that is written on the launcher's board for that generation, and all that can be reached must
+ * have accepted it: else one that is left alone would not know what stands there. A silent member
+ * never leaves the count.
  *
  * The agreement is Paxos, one instance a generation:
  *
@@ -18,10 +19,12 @@
  *             take part in this round and in none before it
  *   PROMISE   the answer, once at rest: my step, whom I have lost, who waits at my door, and what I
  *             accepted before
- *   REFUSE    the answer to a round that is too low: there is a higher one
+ *   REFUSE    the answer to a round that is too low, or became so before we were at rest: there is
+ *             a higher one
  *   PROPOSE   to all: this list. What somebody has accepted before, of the highest round; else
- *             those who promised, without those who leave, and with those who wait at a door. Of
- *             two that have lost each other one stays behind
+ *             those who promised and have not been lost since, without those who leave, and with
+ *             those who wait at a door. Of two that have lost each other one stays behind; of one
+ *             that has lost another, which does not know it, the other
  *   ACCEPT    the answer
  *   DECIDE    to all, when a quorum has accepted. Also to whoever asks for what is decided already:
  *             it finds itself in the list, or is out

@@ -79,6 +79,11 @@ bool weir_membership_is_here(const weir_membership *, int place);
 /* Do these members make a quorum? in: by place. */
 bool weir_membership_quorum(const weir_membership *,
                             bool (*in)(const weir_membership *, int place));
+/* Does a list count that these have accepted? On a launcher's board it stands for ever, and those
+ * that are left when others have died may be a quorum by themselves: there all that can be reached
+ * must know it. */
+bool weir_membership_counts(const weir_membership *,
+                            bool (*accepted)(const weir_membership *, int place));
 void weir_membership_no_memory(weir_membership *);
 /* Others go on without this rank. */
 void weir_membership_evict(weir_membership *);

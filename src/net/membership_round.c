@@ -8,29 +8,35 @@ static bool has_accepted(const weir_membership *m, int i) { return m->lead.voice
 
 /* ---- the list ---- */
 
+/* One that has been lost since it promised is not: others know of that, and would be apart from
+ * it. */
 static bool in_list(const weir_membership *m, int i)
 {
     const voice *v = &m->lead.voice[i];
 
-    return v->promised && !v->leaves && !v->apart;
+    return v->promised && !v->leaves && !v->apart && weir_membership_is_here(m, i);
 }
 
-/* How many others of those in the list it has lost, or have lost it. */
-static int conflicts(const weir_membership *m, int i)
+/* How far it is apart from the others in the list: above all those who have lost it count, as it
+ * may have died since it promised; then those whom it has lost. */
+static int64_t conflicts(const weir_membership *m, int i)
 {
-    int n = 0;
+    const voice *v = m->lead.voice;
+    int64_t n = 0;
 
     for (int k = 0; k < m->now.count; k++)
-        n += k != i && in_list(m, k) && (m->lead.voice[i].lost[k] || m->lead.voice[k].lost[i]);
+        if (k != i && in_list(m, k))
+            n += (v[k].lost[i] ? m->now.count : 0) + v[i].lost[k];
     return n;
 }
 
-/* Members that cannot talk to each other cannot go on together: whoever has most such others stays
- * behind, of equals the last, until none is left. */
+/* Members that cannot talk to each other cannot go on together: who is farthest apart stays behind,
+ * of equals the last, until nobody is. */
 static void part_the_quarrelling(weir_membership *m)
 {
     for (;;) {
-        int worst = -1, most = 0;
+        int64_t most = 0;
+        int worst = -1;
         for (int i = 0; i < m->now.count; i++)
             if (in_list(m, i) && conflicts(m, i) && conflicts(m, i) >= most) {
                 worst = i;
@@ -85,7 +91,7 @@ static void add_guests(weir_membership *m, weir_members *l)
 
 static void try_decide(weir_membership *m)
 {
-    if (m->lead.round && m->lead.proposed && weir_membership_quorum(m, has_accepted))
+    if (m->lead.round && m->lead.proposed && weir_membership_counts(m, has_accepted))
         weir_membership_decide(m);
 }
 
