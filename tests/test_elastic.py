@@ -4,7 +4,19 @@ comes to its end with 0."""
 import os, random, signal, time
 import pytest
 from help_runs import gone, steps_logged
-from weirlib import SMALL, alive, children, end, events, leftovers, port, start, train, wait_for
+from weirlib import (
+    SMALL,
+    alive,
+    children,
+    end,
+    events,
+    fails,
+    leftovers,
+    port,
+    start,
+    train,
+    wait_for,
+)
 
 WORKERS = 4
 STEPS = 160  # ten epochs
@@ -88,17 +100,22 @@ def test_a_short_pause_is_nothing(tmp_path):
     check_whole(out)
 
 
-def test_a_long_pause_is_fenced(tmp_path):
-    """the others go on; when it wakes up it finds itself out, and leaves without a trace"""
-    out = tmp_path / 'run'
-    p, ranks = launch(out, '--timeout', 2, '--steps', 400)
-    os.kill(ranks[2], signal.SIGSTOP)
+@pytest.mark.parametrize('victim', [0, 2])
+def test_a_long_pause_is_fenced(tmp_path, victim):
+    """the others go on; when it wakes up it finds itself out, and joins them as a new one"""
+    out, rest = tmp_path / 'run', [r for r in range(WORKERS) if r != victim]
+    p, ranks = launch(out, '--timeout', 2, '--steps', 1600)
+    os.kill(ranks[victim], signal.SIGSTOP)
     wait_for(lambda: events(out, 'member'), 60)
-    assert events(out, 'member')[0]['members'] == [0, 1, 3]
-    os.kill(ranks[2], signal.SIGCONT)
-    gone([ranks[2]], 20)
-    finish(p, out)
-    assert end(out)['replicas'] == 1 and end(out)['samples'] == 400 * 1000 // 16
+    assert events(out, 'member')[0]['members'] == rest
+    os.kill(ranks[victim], signal.SIGCONT)
+    wait_for(lambda: end_size(out) == WORKERS, 20)
+    assert sorted(children(p.pid)) == sorted(ranks)
+    changes = finish(p, out)
+    assert changes[1]['members'] == [*rest, WORKERS] and changes[1]['joined'] == 1
+    assert end(out)['replicas'] == 1 and end(out)['samples'] == 100 * 1000
+    steps = [e['step'] for e in events(out, 'step')]
+    assert steps == sorted(set(steps))
 
 
 @pytest.mark.parametrize('victim', [0, 2])
@@ -158,6 +175,29 @@ def test_joined_by_hand(tmp_path):
         assert p.returncode == 0, err
     assert end(out)['joins'] == 2 and end(out)['losses'] == 1 and end(out)['replicas'] == 1
     assert end(out)['samples'] == 60 * 1000
+
+
+def test_joined_from_elsewhere(tmp_path):
+    """workers of one launcher that keep a door for others"""
+    out, at = tmp_path / 'run', f'127.0.0.1:{port()}'
+    p, ranks = launch(out, '--rendezvous', at, '--steps', 960, '--max-workers', 3, workers=2)
+    guest = start('train', '--join', at, '--threads', 1, '--quiet')
+    wait_for(lambda: end_size(out) == 3, 60)
+    os.kill(ranks[0], signal.SIGKILL)
+    wait_for(lambda: events(out, 'member')[-1]['members'] == [1, 2], 60)
+    finish(p, out)
+    _, err = guest.communicate(timeout=60)
+    assert guest.returncode == 0, err
+    assert end(out)['joins'] == end(out)['losses'] == 1 and end(out)['replicas'] == 1
+    assert end(out)['samples'] == 60 * 1000
+
+
+@pytest.mark.parametrize('option', ['--lr 0.1', '--out here', '--workers 2', '--codec strom'])
+def test_a_joiner_has_no_settings_of_its_own(option):
+    at = f'127.0.0.1:{port()}'
+    fails(
+        2, 'train', '--join', at, *option.split(), says=['--join', 'leave out ' + option.split()[0]]
+    )
 
 
 def test_nobody_to_join(tmp_path):

@@ -105,6 +105,13 @@ weir_err weir_net_admit(weir_net *n, const weir_members *l)
     return WEIR_OK;
 }
 
+void weir_net_doors(weir_net *n, char *text, size_t room)
+{
+    text[0] = 0;
+    if (n->world->doors)
+        n->world->doors(n, text, room);
+}
+
 /* ---- on a guest ---- */
 
 weir_err weir_net_knock(weir_net *n, void **welcome, size_t *bytes)

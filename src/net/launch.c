@@ -2,6 +2,7 @@
 #include "net/launch.h"
 #include "core/log.h"
 #include "net/launch_child.h"
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -18,7 +19,9 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { RANKS_MAX = 4096 };
+/* SPARE: slots of the board for numbers that are given to those who come later: ranks that were
+ * left behind and join again, and others. Whoever has no slot counts as one of another machine. */
+enum { RANKS_MAX = 4096, SPARE = 1024 };
 /* After the first failure: when stopped ranks are killed, and when all others are. */
 static const double MOMENT = 0.4, PATIENCE = 1.0;
 
@@ -64,7 +67,9 @@ static weir_err name_run(char *dir, size_t room)
 
 static weir_err make_board(launch *l)
 {
-    l->board_bytes = sizeof(weir_board) + (size_t)l->most * sizeof(weir_board_slot);
+    size_t slots = (size_t)l->most + (l->elastic ? SPARE : 0);
+
+    l->board_bytes = sizeof(weir_board) + slots * sizeof(weir_board_slot);
     l->env.board = memfd_create("weir-board", MFD_CLOEXEC);
     if (l->env.board < 0 || ftruncate(l->env.board, (off_t)l->board_bytes))
         return weir_fail(WEIR_FAILED, "no shared page for the ranks: %s", strerror(errno));
@@ -73,7 +78,7 @@ static weir_err make_board(launch *l)
         l->board = NULL;
         return weir_fail_nomem(l->board_bytes);
     }
-    l->board->ranks = (uint64_t)l->most;
+    l->board->ranks = slots;
     return WEIR_OK;
 }
 
@@ -102,15 +107,22 @@ static weir_err watch_signals(launch *l)
     return WEIR_OK;
 }
 
-static weir_err prepare(launch *l, int workers, int restarts)
+static weir_err prepare(launch *l, const weir_launching *what)
 {
     int ends[2];
 
-    *l = (launch){.size = workers,
-                  .most = workers + restarts,
+    *l = (launch){.size = what->workers,
+                  .most = what->workers + what->restarts,
+                  .argv = what->argv,
+                  .word = what->word,
+                  .elastic = what->elastic,
                   .signals = -1,
                   .lifeline = -1,
-                  .env = {.size = workers, .board = -1, .lifeline = -1, .guests = restarts}};
+                  .env = {.size = what->workers,
+                          .leader = what->leader,
+                          .board = -1,
+                          .lifeline = -1,
+                          .guests = what->elastic}};
     sigprocmask(SIG_SETMASK, NULL, &l->before);
     if (!(l->child = calloc((size_t)l->most, sizeof *l->child)))
         return weir_fail_nomem((size_t)l->most * sizeof *l->child);
@@ -169,7 +181,7 @@ static bool ends_run(const launch *l, int status)
 /* For those who are left: it is dead for certain. One that never had a rank is nobody's concern. */
 static void mark_reaped(launch *l, pid_t pid)
 {
-    for (int r = 0; r < l->most; r++)
+    for (uint64_t r = 0; r < l->board->ranks; r++)
         if (atomic_load(&l->board->slot[r].pid) == pid)
             atomic_store(&l->board->slot[r].reaped, true);
 }
@@ -433,28 +445,37 @@ static int verdict(launch *l)
 
 /* ---- from beginning to end ---- */
 
+static bool is_dead(int pid) { return pid > 0 && kill(pid, 0) && errno == ESRCH; }
+
+/* What guests find a rank by (zmq_guests.c): of this process, and of those that are no more. */
+static void remove_doors(const char *dir)
+{
+    DIR *all = opendir(dir);
+    char path[300];
+
+    for (struct dirent *e; all && (e = readdir(all));) {
+        bool door = (e->d_name[0] == 'd' || e->d_name[0] == 'g') && strlen(e->d_name) < 16;
+        int pid = door ? atoi(e->d_name + 1) : 0;
+        if (pid != getpid() && !is_dead(pid))
+            continue;
+        snprintf(path, sizeof path, "%s/%.16s", dir, e->d_name);
+        unlink(path);
+    }
+    if (all)
+        closedir(all);
+}
+
 /* Ranks remove their files once all have met; those that died before have left theirs. */
 void weir_launch_dir_remove(const char *dir, int size)
 {
     char path[256];
 
+    remove_doors(dir);
     for (int r = 0; r < size; r++) {
         snprintf(path, sizeof path, "%s/r%d", dir, r);
         unlink(path);
     }
     rmdir(dir);
-}
-
-/* What ranks that were killed have left for guests to find. */
-static void remove_doors(const launch *l)
-{
-    char path[256];
-
-    for (int r = 0; r < l->size; r++)
-        for (const char *letter = "gd"; *letter; letter++) {
-            snprintf(path, sizeof path, "%s/%c%d", l->env.dir, *letter, (int)l->child[r].pid);
-            unlink(path);
-        }
 }
 
 static weir_err start_all(launch *l, char **argv)
@@ -468,8 +489,6 @@ static weir_err start_all(launch *l, char **argv)
 
 static void clean_up(launch *l)
 {
-    if (l->env.dir[0])
-        remove_doors(l);
     if (l->env.dir[0])
         weir_launch_dir_remove(l->env.dir, l->env.size);
     if (l->board)
@@ -494,15 +513,10 @@ weir_err weir_launch(const weir_launching *what, int *code)
         return weir_fail(WEIR_USAGE, "%d workers: a number from 1 to %d was expected", workers,
                          RANKS_MAX);
     set = calloc((size_t)(1 + 2 * (workers + what->restarts)), sizeof *set);
-    err =
-        set ? prepare(&l, workers, what->restarts) : weir_fail_nomem((size_t)workers * sizeof *set);
     if (!set)
-        return err;
+        return weir_fail_nomem((size_t)workers * sizeof *set);
+    err = prepare(&l, what);
     if (!err) {
-        l.env.leader = what->leader;
-        l.word = what->word;
-        l.elastic = what->elastic;
-        l.argv = what->argv;
         err = start_all(&l, what->argv);
         for (int r = 0; err && r < l.size; r++)
             end(&l.child[r]); /* a rank could not be started: the others go */

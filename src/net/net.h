@@ -197,6 +197,9 @@ weir_err weir_net_knock(weir_net *, void **welcome, size_t *n);
 /* On a guest, which is ready: waits until the members have it in their list, and it has links to
  * all of them. From now on it has a rank. The list lies in the arena. [blocks] */
 weir_err weir_net_join(weir_net *, weir_arena *, weir_members *);
+/* Where the run may be joined as far as this rank knows: HOST:PORT,HOST:PORT, a machine each. "":
+ * nowhere. */
+void weir_net_doors(weir_net *, char *text, size_t room);
 
 /* ---- time and tasks ---- */
 double weir_net_now(weir_net *); /* [any thread] seconds, monotonic or virtual */
@@ -245,9 +248,9 @@ typedef struct weir_rank_info {
      * once all have met */
     char run_dir[128];
     char rendezvous[128]; /* HOST:PORT; "" on one machine */
-    /* this process is no rank yet: it joins a run. HOST:PORT of a door of it, or "here": the one
-     * whose directory is run_dir. "": it is a rank */
-    char join[128];
+    /* this process is no rank yet: it joins a run. HOST:PORT of a door of it, or of several with
+     * commas between, or "here": the one whose directory is run_dir. "": it is a rank */
+    char join[1024];
     bool guests; /* others may join while the run goes on */
     /* a launcher's name for this run: processes of another are refused; "" if it gave none */
     char job[64];

@@ -211,17 +211,57 @@ static weir_rank_info anybody(void)
     return p;
 }
 
+/* HOST:PORT,HOST:PORT; the first of them */
+static weir_err check_doors(const char *list, char *first, size_t room)
+{
+    const char *at = list;
+    char one[128];
+
+    for (;;) {
+        size_t n = strcspn(at, ",");
+        if (n >= sizeof one)
+            return weir_fail(WEIR_USAGE, "--join: a HOST:PORT is too long");
+        snprintf(one, sizeof one, "%.*s", (int)n, at);
+        WEIR_TRY(check_rendezvous("--join", one));
+        if (at == list)
+            WEIR_TRY(copy("--join", one, first, room));
+        if (!at[n])
+            return WEIR_OK;
+        at += n + 1;
+    }
+}
+
 weir_err weir_rank_info_join(const char *at, weir_rank_info *out)
 {
     weir_rank_info p = anybody();
 
-    WEIR_TRY(check_rendezvous("--join", at));
+    WEIR_TRY(check_doors(at, p.rendezvous, sizeof p.rendezvous));
     WEIR_TRY(copy("--join", at, p.join, sizeof p.join));
-    WEIR_TRY(copy("--join", at, p.rendezvous, sizeof p.rendezvous));
     strcpy(p.source, "join");
     p.guests = true;
     *out = p;
     return WEIR_OK;
+}
+
+bool weir_rank_info_again(const weir_rank_info *was, const char *doors, weir_rank_info *out)
+{
+    *out = *was;
+    out->rank = 0;
+    out->size = 1;
+    snprintf(out->join, sizeof out->join, "%s",
+             was->run_dir[0] ? "here"
+             : doors[0]      ? doors
+                             : was->rendezvous);
+    return was->guests && out->join[0];
+}
+
+weir_err weir_rank_info_open(const char *rendezvous, weir_rank_info *p)
+{
+    WEIR_TRY(check_rendezvous("--rendezvous", rendezvous));
+    p->run_dir[0] = 0;
+    if (p->join[0])
+        WEIR_TRY(copy("--rendezvous", rendezvous, p->join, sizeof p->join));
+    return copy("--rendezvous", rendezvous, p->rendezvous, sizeof p->rendezvous);
 }
 
 /* Started by our launcher in place of one that died. */

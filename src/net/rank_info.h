@@ -20,8 +20,15 @@
  * names the missing one. */
 weir_err weir_rank_info_find(int rank, int size, const char *rendezvous, weir_rank_info *);
 
+/* Ranks that our launcher starts on this machine meet at HOST:PORT, where others may join them:
+ * what it told of them, changed. */
+weir_err weir_rank_info_open(const char *rendezvous, weir_rank_info *);
+
 /* No rank yet: one that joins the run at HOST:PORT. */
 weir_err weir_rank_info_join(const char *at, weir_rank_info *);
+/* One that others have gone on without, and that joins them as a new one; false: nobody can. doors:
+ * as weir_net_doors writes them. */
+bool weir_rank_info_again(const weir_rank_info *was, const char *doors, weir_rank_info *);
 
 /* For rank_info*.c: a variable's number, and how many ranks a run may have. */
 enum { WEIR_RANKS_MAX = 1 << 20 };

@@ -108,6 +108,7 @@ typedef struct weir_world {
     /* On a guest: asks at the door, again and again until `deadline`; then waits to be taken in:
      * sets n->rank, and gives the list as its bytes and all ranks' entries; malloc'ed. [blocks] */
     weir_err (*knock)(weir_net *, void **welcome, size_t *n);
+    void (*doors)(weir_net *, char *text, size_t room);
     weir_err (*wait_in)(weir_net *, void **list, size_t *n, struct weir_meet_entry **,
                         int *entries);
     /* ---- what only a simulated world has; all NULL elsewhere ---- */

@@ -227,5 +227,6 @@ const weir_world weir_net_zmq = {
     .link = weir_zmq_link,
     .tell_guests = weir_zmq_tell_guests,
     .knock = weir_zmq_knock,
+    .doors = weir_zmq_doors,
     .wait_in = weir_zmq_wait_in,
 };

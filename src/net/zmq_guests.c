@@ -100,6 +100,34 @@ weir_err weir_zmq_invite(weir_net *n)
     return WEIR_OK;
 }
 
+/* Has the list this one already? */
+static bool has_door(const char *list, const char *one)
+{
+    const char *found = strstr(list, one);
+    char behind = found ? found[strlen(one)] : 0;
+
+    return found && (found == list || found[-1] == ',') && (!behind || behind == ',');
+}
+
+/* On every machine it is the rendezvous's port. */
+void weir_zmq_doors(weir_net *n, char *text, size_t room)
+{
+    static const char tcp[] = "tcp://";
+    const sockets *z = n->link;
+    const char *port = strrchr(z->rank_info->rendezvous, ':');
+
+    for (int i = 0; z->entry && port && i < n->size; i++) {
+        const char *host = z->entry[i].at + strlen(tcp), *end = strrchr(z->entry[i].at, ':');
+        char one[WEIR_ADDRESS_MAX + 8];
+        size_t used = strlen(text);
+        if (strncmp(z->entry[i].at, tcp, strlen(tcp)) || end <= host)
+            continue;
+        snprintf(one, sizeof one, "%.*s%s", (int)(end - host), host, port);
+        if (!has_door(text, one) && used + strlen(one) + 2 < room)
+            snprintf(text + used, room - used, "%s%s", used ? "," : "", one);
+    }
+}
+
 /* ---- guests ---- */
 
 static void send_welcome(const weir_net *n, const weir_door *d, const caller *c)

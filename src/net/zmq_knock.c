@@ -22,6 +22,7 @@ typedef struct doorway {
     weir_meet_knock me;
     const weir_key *key;
     char at[192], last[192]; /* last: a door that did not answer */
+    int tries;               /* how many doors were gone to */
     double since;            /* when it was gone to */
     bool seen;               /* one has answered */
 } doorway;
@@ -50,7 +51,7 @@ weir_err weir_zmq_open_guest(weir_net *n, const weir_rank_info *rank_info)
         z->own = *me;
         return zmq_bind(z->router, at) ? weir_zmq_fail("listening at", at) : WEIR_OK;
     }
-    WEIR_TRY(weir_address_find(rank_info->join, &there));
+    WEIR_TRY(weir_address_find(rank_info->rendezvous, &there));
     WEIR_TRY(weir_address_here(&there, &here));
     WEIR_TRY(weir_zmq_key(z, &key, &use));
     if (!use && !there.loopback && !rank_info->insecure)
@@ -100,18 +101,31 @@ static bool find_file(const sockets *z, const char *last, char at[192])
     return found;
 }
 
+/* One of several, and another the next time. */
+static void choose_door(const char *list, int tries, char *one, size_t room)
+{
+    int count = 1;
+
+    for (const char *c = list; *c; c++)
+        count += *c == ',';
+    for (int skip = tries % count; skip > 0; skip--)
+        list = strchr(list, ',') + 1;
+    snprintf(one, room, "%.*s", (int)strcspn(list, ","), list);
+}
+
 static weir_err go_to_door(doorway *w)
 {
     sockets *z = w->net->link;
     weir_address there;
-    char text[WEIR_ADDRESS_MAX];
+    char text[WEIR_ADDRESS_MAX], one[128];
 
     memcpy(w->last, w->at, sizeof w->last);
     if (z->rank_info->run_dir[0]) {
         if (!find_file(z, w->last, w->at))
             return WEIR_OK;
     } else {
-        WEIR_TRY(weir_address_find(z->rank_info->join, &there));
+        choose_door(z->rank_info->join, w->tries++, one, sizeof one);
+        WEIR_TRY(weir_address_find(one, &there));
         weir_address_text(&there, text);
         snprintf(w->at, sizeof w->at, "%s", text);
     }

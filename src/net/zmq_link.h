@@ -112,6 +112,7 @@ weir_err weir_zmq_key(const sockets *, weir_key *, const weir_key **);
 
 /* ---- zmq_guests.c: as in weir_world ---- */
 weir_err weir_zmq_invite(weir_net *);
+void weir_zmq_doors(weir_net *, char *text, size_t room);
 weir_err weir_zmq_grow(weir_net *, int size);
 weir_err weir_zmq_link(weir_net *, int rank, const weir_meet_entry *);
 void weir_zmq_tell_guests(weir_net *, const weir_members *);

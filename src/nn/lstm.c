@@ -64,7 +64,8 @@ static weir_err grow(const weir_lstm *l, weir_arena *arena, uint64_t count, floa
     return WEIR_OK;
 }
 
-static weir_err make_streams(weir_lstm *l, weir_arena *arena, uint64_t count, uint64_t keep)
+/* Room for so many streams, the first `keep` of them as they are. */
+static weir_err grow_streams(weir_lstm *l, weir_arena *arena, uint64_t count, uint64_t keep)
 {
     bool *wrote = WEIR_NEW(arena, bool, count);
 
@@ -75,6 +76,21 @@ static weir_err make_streams(weir_lstm *l, weir_arena *arena, uint64_t count, ui
     if (keep)
         memcpy(wrote, l->wrote, keep * sizeof *wrote);
     l->wrote = wrote;
+    l->room = count;
+    return WEIR_OK;
+}
+
+/* So many, those behind `keep` at zero. Where members come and go this is done again and again:
+ * only more than there ever were cost memory. */
+static weir_err make_streams(weir_lstm *l, weir_arena *arena, uint64_t count, uint64_t keep)
+{
+    size_t fresh = (size_t)(count - keep);
+
+    if (count > l->room)
+        WEIR_TRY(grow_streams(l, arena, count, keep));
+    memset(l->now + keep * per_stream(l), 0, fresh * per_stream(l) * sizeof *l->now);
+    memset(l->next + keep * per_stream(l), 0, fresh * per_stream(l) * sizeof *l->next);
+    memset(l->wrote + keep, 0, fresh * sizeof *l->wrote);
     l->count = count;
     return WEIR_OK;
 }

@@ -22,7 +22,7 @@ typedef struct weir_lstm {
     int64_t out, layers; /* options */
     weir_lstm_level level[WEIR_LSTM_LEVELS];
     /* State carried over batches. A stream's: of every level h, then c. */
-    uint64_t first, count, total;
+    uint64_t first, count, room, total; /* room: of streams, in the arena */
     bool streams_known; /* by weir_model_streams; else room is made for the largest batch */
     float *now, *next;  /* as the last commit left it, and as this step will */
     bool *wrote;        /* which streams this step has had */

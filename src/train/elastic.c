@@ -70,6 +70,8 @@ bool weir_elastic_can(const weir_trainer *t, weir_err err)
            (err == WEIR_LOST || err == WEIR_SILENT || err == WEIR_STALE) && weir_net_over(t->net);
 }
 
+bool weir_elastic_apart(const weir_trainer *t) { return t->elastic && t->elastic->out; }
+
 weir_elastic_count weir_elastic_counted(const weir_trainer *t)
 {
     return t->elastic ? t->elastic->count : (weir_elastic_count){0};

@@ -36,6 +36,8 @@ void weir_elastic_close(weir_trainer *);
 weir_elastic_count weir_elastic_counted(const weir_trainer *);
 /* Is this an error after which the run can go on? */
 bool weir_elastic_can(const weir_trainer *, weir_err);
+/* The others have gone on without this one, or it has lost them and they may be going on. */
+bool weir_elastic_apart(const weir_trainer *);
 /* After such an error: on return the step that was broken off can be repeated by the members that
  * there are now. WEIR_STALE: the others have gone on without this one; WEIR_LOST: too few are
  * left. */

@@ -1,6 +1,7 @@
 /* rank.c - a whole run of one rank: opens the world, trains, and says what ended it. The steps are
  * loop.c's. */
 #include "core/log.h"
+#include "net/rank_info.h"
 #include "train/elastic.h"
 #include "train/loop.h"
 #include "train/resume.h"
@@ -22,7 +23,10 @@ typedef struct session {
     weir_rundir dir; /* the leader's */
     weir_loop loop;
     int stopped;
-    bool left; /* by wish: others go on */
+    bool left;        /* by wish: others go on */
+    bool apart;       /* by no wish: others may be going on */
+    bool in;          /* it has joined */
+    char doors[1024]; /* where it may join again */
 } session;
 
 /* Before the first step, and after the last if nothing else has: replicas that drift are to be
@@ -97,6 +101,21 @@ static weir_err go_on(session *s, bool by_wish)
     return follow(s, &c);
 }
 
+static weir_err doors_job(void *session_of)
+{
+    session *s = session_of;
+
+    weir_net_doors(s->t.net, s->doors, sizeof s->doors);
+    return WEIR_OK;
+}
+
+static void part(session *s)
+{
+    s->apart = true;
+    weir_line_clear(s->t.line);
+    weir_line_call(s->t.line, doors_job, s);
+}
+
 /* One generation after the other. Members may be lost at any time, also while others are. */
 static weir_err run_members(session *s)
 {
@@ -107,6 +126,8 @@ static weir_err run_members(session *s)
         if (!err && !s->left)
             err = run_generation(s);
     }
+    if (err && weir_elastic_apart(&s->t))
+        part(s);
     return err;
 }
 
@@ -162,6 +183,15 @@ static weir_err run(weir_comm *comm, session *s)
     return run_members(s);
 }
 
+/* All have met: from now on nobody leaves without a word. */
+static void stop_at_steps(const session *s)
+{
+    int apart = WEIR_STOP_AT_ONCE;
+
+    if (s->hooks->stop)
+        atomic_compare_exchange_strong(s->hooks->stop, &apart, 0);
+}
+
 /* ---- one that joins ---- */
 
 typedef struct knocking {
@@ -204,6 +234,8 @@ static weir_err run_guest(weir_comm *comm, session *s)
     WEIR_TRY(weir_trainer_open(t));
     WEIR_TRY(weir_welcome_check(t, &w));
     WEIR_TRY(weir_elastic_join(t, &change));
+    s->in = true;
+    stop_at_steps(s);
     WEIR_TRY(weir_resume_agree(t, &s->loop.keeps));
     WEIR_TRY(invite(s));
     WEIR_TRY(weir_loop_open(&s->loop, t));
@@ -247,17 +279,14 @@ static weir_fault ended_by(weir_net *net, const weir_rank_info *rank_info, weir_
 static weir_err rank_main(weir_net *net, void *arg)
 {
     session *whole = arg, *s = malloc(sizeof *s);
-    int apart = WEIR_STOP_AT_ONCE;
     weir_result other;
     char why[WEIR_WHY_MAX];
 
     if (!s)
         return weir_fail_nomem(sizeof *s);
     *s = *whole;
-    if (whole->hooks->stop)
-        atomic_compare_exchange_strong(
-            whole->hooks->stop, &apart,
-            0); /* all have met: from now on nobody leaves without a word */
+    if (!s->rank_info->join[0])
+        stop_at_steps(s);
     if (weir_net_rank(net) != whole->rank_info->rank)
         s->result = &other;
     weir_err err = weir_comm_run(net, &(weir_compute){train_rank, close_trainer, s}),
@@ -269,12 +298,40 @@ static weir_err rank_main(weir_net *net, void *arg)
     }
     weir_err shut = weir_journal_close(s->loop.journal);
     weir_rundir_leave(&s->dir);
-    if (s->result == whole->result)
+    if (s->result == whole->result) {
         whole->stopped = s->stopped;
+        whole->apart = s->apart;
+        whole->in = s->in;
+        memcpy(whole->doors, s->doors, sizeof whole->doors);
+    }
     free(s);
     if (err)
         return weir_fail(err, "%s", why);
     return closing ? closing : shut;
+}
+
+/* Others may be going on without this one: it joins them as a new one, as often as it takes. Where
+ * nobody takes it in, what had parted it is what ended it. */
+static weir_err join_again(session *s, const weir_rank_info *was, weir_err err)
+{
+    weir_rank_info guest;
+    char why[WEIR_WHY_MAX];
+
+    while (s->apart && weir_rank_info_again(was, s->doors, &guest)) {
+        int goes_on = 0;
+        weir_err parted = err;
+        snprintf(why, sizeof why, "%s", weir_why_text());
+        s->apart = s->in = false;
+        s->rank_info = &guest;
+        if (s->hooks->stop &&
+            !atomic_compare_exchange_strong(s->hooks->stop, &goes_on, WEIR_STOP_AT_ONCE))
+            break; /* it was told to stop */
+        weir_log(WEIR_LOG_WARN, "train", "%s: this worker joins the run again, as a new one", why);
+        err = weir_net_run(s->set->net, &guest, rank_main, s);
+        if (err && !s->in)
+            return weir_fail(parted, "%s", why);
+    }
+    return err;
 }
 
 /* What a world of this kind cannot do for a training run. */
@@ -305,6 +362,8 @@ weir_err weir_train_run(const weir_settings *set, const weir_rank_info *rank_inf
         own.from = from;
     WEIR_TRY(check_world(set));
     err = weir_net_run(set->net, rank_info, rank_main, &s);
+    if (err)
+        err = join_again(&s, rank_info, err);
     *stopped = s.stopped;
     return err;
 }

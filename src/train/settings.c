@@ -41,7 +41,7 @@ const weir_opt weir_settings_options[] = {
      .max = 1 << 20},
     {"size", WEIR_OPT_INT, AT(size), NULL, "ranks of that run", .min = 1, .max = 1 << 20},
     {"rendezvous", WEIR_OPT_TEXT, AT(rendezvous), NULL,
-     "HOST:PORT where they meet: rank 0 listens there"},
+     "HOST:PORT where they meet: rank 0 listens there; with --workers: where others may join"},
     {"leader", WEIR_OPT_INT, AT(leader), "0",
      "the rank that keeps log, config and checkpoints, where its disk is", .min = 0,
      .max = 1 << 20},
@@ -81,7 +81,8 @@ const weir_opt weir_settings_options[] = {
      "as many may there be when others join (0: as many as at the start)", .min = 0,
      .max = 1 << 20},
     {"join", WEIR_OPT_TEXT, AT(join), NULL,
-     "HOST:PORT: join the run whose --rendezvous that is, or that has a member there"},
+     "HOST:PORT: join the run whose --rendezvous that is, or that has a member there (or several: "
+     "A:PORT,B:PORT)"},
     {"restarts", WEIR_OPT_INT, AT(restarts), "0",
      "workers of this machine that are started anew for dead ones", .min = 0, .max = 1e6},
     {"quiet", WEIR_OPT_BOOL, AT(quiet), "no", "no progress"},
@@ -403,17 +404,30 @@ static weir_err check_specs(const weir_settings *s, weir_arena *arena)
     return weir_rate_open(s->lr, 1, 1, arena, &rate);
 }
 
+/* The rest it is told at the door. */
+static weir_err check_joiner(const weir_settings *s)
+{
+    static const char *const own[] = {"join",    "key",     "insecure", "net",   "data", "log",
+                                      "threads", "timeout", "stall",    "quiet", NULL};
+
+    for (int i = 0; weir_settings_options[i].name; i++) {
+        const char *name = weir_settings_options[i].name;
+        if (weir_settings_given(s, name) && !listed(own, name))
+            return weir_fail(WEIR_USAGE,
+                             "--join: a run that is joined has its own settings and directory: "
+                             "leave out --%s",
+                             name);
+    }
+    return WEIR_OK;
+}
+
 weir_err weir_settings_check(const weir_settings *s)
 {
     weir_arena *arena;
     weir_err err;
 
-    if (s->join && (s->resume || s->out))
-        return weir_fail(WEIR_USAGE,
-                         "--join: a run that is joined has its own directory: leave out %s",
-                         s->resume ? "--resume" : "--out");
-    if (s->join) /* it is told at the door */
-        return WEIR_OK;
+    if (s->join)
+        return check_joiner(s);
     if (!s->model)
         return weir_fail(WEIR_USAGE, "which model? --model NAME or FILE.net");
     if (!s->data)
@@ -432,12 +446,16 @@ weir_err weir_settings_check(const weir_settings *s)
 weir_err weir_settings_rank_info(const weir_settings *s, weir_rank_info *out)
 {
     int rank = weir_settings_given(s, "rank") ? (int)s->rank : -1;
+    /* started here, all of them, and others may come from elsewhere */
+    bool open = s->rendezvous && s->workers > 1 && rank == -1 && !s->size;
     weir_rank_info p;
 
     if (s->join)
         WEIR_TRY(weir_rank_info_join(s->join, &p));
     else
-        WEIR_TRY(weir_rank_info_find(rank, (int)s->size, s->rendezvous, &p));
+        WEIR_TRY(weir_rank_info_find(rank, (int)s->size, open ? NULL : s->rendezvous, &p));
+    if (open)
+        WEIR_TRY(weir_rank_info_open(s->rendezvous, &p));
     p.guests |= s->elastic && p.rendezvous[0];
     p.timeout = s->timeout;
     p.stall = s->stall;
