@@ -1,7 +1,8 @@
 /* A thousand times one of four workers goes, hands over what it holds back, and comes back: 4 to 3
  * to 4. Each generation of groups does an all-reduce and a step; none leaves anything behind. In
  * the simulated world and among real peers (ranks as threads of this process, over sockets and
- * common memory).
+ * common memory). Once more with a step of the three that one of them gives up after its first
+ * bucket: the others end the generation when they hear of it, in the middle of a collective.
  *
  * Conserved: what was put in is, to the last bit, what moved the weights and what is held back.
  * Gradients are whole numbers and the rate is a power of two, so no sum is rounded.
@@ -65,6 +66,7 @@ typedef struct sight {
 
 typedef struct job {
     const char *exchange, *codec, *coll;
+    bool breaks; /* the generation of three ends in the middle of a step */
     sight seen[WINDOWS];
     atomic_int most_mapped;
     float param[N];
@@ -160,21 +162,34 @@ static float gradient(int rank, uint64_t step, int i)
     return (float)((i * 7 + rank * 5 + (int)(step % 15) * 4 + i * i % 11) % 15 - 7);
 }
 
-static weir_err one_step(rank *r)
+static weir_commit commit(const rank *r)
 {
-    weir_commit c = {.when = {.step = r->step, .epochs = 10, .rate = (double)RATE},
-                     .rate = (double)RATE,
-                     .keep = true};
+    return (weir_commit){.when = {.step = r->step, .epochs = 10, .rate = (double)RATE},
+                         .rate = (double)RATE,
+                         .keep = true};
+}
 
+/* The gradient is made; so many of its buckets leave. */
+static weir_err send_buckets(rank *r, int count)
+{
     if (r->m.x->settle)
-        WEIR_TRY(r->m.x->settle(r->m.self, c.when));
+        WEIR_TRY(r->m.x->settle(r->m.self, commit(r).when));
     for (int i = 0; i < N + WEIR_EXCHANGE_NOTES; i++)
         r->m.grad[i] = gradient(r->me, r->step, i);
-    for (int i = 0; i < N; i++)
-        r->j->put[r->me][i] += (double)r->m.grad[i];
-    for (int i = 0; i < r->m.lanes; i++)
-        WEIR_TRY(r->m.x->bucket(r->m.self, &r->m.lane[i], c.when));
+    for (int i = 0; i < count; i++)
+        WEIR_TRY(r->m.x->bucket(r->m.self, &r->m.lane[i], commit(r).when));
+    return WEIR_OK;
+}
+
+static weir_err one_step(void *rank_)
+{
+    rank *r = rank_;
+    weir_commit c = commit(r);
+
+    WEIR_TRY(send_buckets(r, r->m.lanes));
     WEIR_TRY(r->m.x->finish(r->m.self, &c));
+    for (int i = 0; i < N; i++)
+        r->j->put[r->me][i] += (double)gradient(r->me, r->step, i);
     c.when.step++;
     return r->m.x->settle ? r->m.x->settle(r->m.self, c.when) : WEIR_OK;
 }
@@ -245,6 +260,28 @@ static int others(int goes, int *stay)
     return n;
 }
 
+/* One gives its step up after the first bucket, and says so; the others wait for it, in vain. */
+static weir_err break_off(rank *r, const int *stay, int n, int ill)
+{
+    static const uint64_t word = (uint64_t)WEIR_CHANNEL_MEMBERS << 56;
+    weir_net *net = r->m.mesh.net;
+    weir_net_task *step;
+    char text[4];
+
+    if (r->me == ill) {
+        WEIR_TRY(send_buckets(r, 1));
+        for (int i = 0; i < n; i++)
+            if (stay[i] != ill)
+                WEIR_TRY(weir_net_send_wait(net, stay[i], word, "ill", 4));
+        return WEIR_OK;
+    }
+    WEIR_TRY(weir_net_fibre(net, "step", one_step, r, &step));
+    WEIR_TRY(weir_net_recv_wait(net, ill, word, text, sizeof text, NULL));
+    weir_net_end(net, weir_net_generation(net));
+    CHECK(weir_net_fibre_join(net, step) == WEIR_STALE);
+    return WEIR_OK;
+}
+
 static weir_err cycle(rank *r, int c)
 {
     static const int all[] = {0, 1, 2, 3};
@@ -264,6 +301,8 @@ static weir_err cycle(rank *r, int c)
         WEIR_TRY(enter(r, 0));
         WEIR_TRY(generation(r, goes, true));
         WEIR_TRY(r->m.x->hand_over(r->m.self, stay, n)); /* nobody goes: nothing is handed over */
+        if (r->j->breaks)
+            WEIR_TRY(break_off(r, stay, n, stay[c % n]));
         r->m.x->close(r->m.self);
     }
     WEIR_TRY(weir_mesh_renew(&r->m.mesh, 2 * c + 2, all, RANKS));
@@ -275,6 +314,7 @@ static weir_err work(rank *r)
     WEIR_TRY(enter(r, 0));
     for (int c = 0; c < CYCLES; c++)
         WEIR_TRY(cycle(r, c));
+    WEIR_TRY(sum_up(r)); /* who has left would be missed by one that still waits in the last step */
     for (const weir_lane *l = r->m.lane; l < r->m.lane + r->m.lanes; l++)
         for (size_t i = 0; i < l->bucket->n; i++)
             r->j->held[r->me][l->bucket->at + i] = l->held.now ? (double)l->held.now[i] : 0;
@@ -357,6 +397,7 @@ typedef struct setting {
     const char *net, *exchange, *codec, *coll;
     bool exact;  /* the codec sends whole numbers: nothing is rounded */
     bool common; /* some of it goes through memory that several see */
+    bool breaks;
 } setting;
 
 static void check(setting s)
@@ -367,6 +408,7 @@ static void check(setting s)
     j->exchange = s.exchange;
     j->codec = s.codec;
     j->coll = s.coll;
+    j->breaks = s.breaks;
     ranks_all_ok(&(ranks){.net = s.net, .size = RANKS, .fn = run_rank, .arg = j});
     if (s.exact)
         check_conserved(j);
@@ -400,6 +442,15 @@ static void among_peers(void **state)
     check((setting){"zmq", "allreduce:hier=yes,each=2", WHOLE, "ring", true, true});
 }
 
+/* Not where replicas drift: what was sent is sent there, and no step can be given up. */
+static void broken_off(void **state)
+{
+    (void)state;
+    check((setting){"sim", "allreduce", WHOLE, "ring", true, false, true});
+    check((setting){"zmq", "allreduce", WHOLE, "ring", true, false, true});
+    check((setting){"zmq", "allreduce", WHOLE, "shm", true, true, true});
+}
+
 /* What a thread keeps of what it has freed counts as used: none shall keep anything. The C library
  * reads this when a program begins. */
 static void begin_without_caches(char **argv)
@@ -415,7 +466,8 @@ static void begin_without_caches(char **argv)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(simulated), cmocka_unit_test(among_peers)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(simulated), cmocka_unit_test(among_peers),
+                                       cmocka_unit_test(broken_off)};
 
     begin_without_caches(argv);
     mallopt(M_ARENA_MAX, 1); /* mallinfo2 knows of no other */
