@@ -139,6 +139,17 @@ def test_all_told_stop(tmp_path):
     assert os.readlink(out / 'latest') == f"step-{end(out)['steps']}"
 
 
+def test_told_to_stop_after_a_loss(tmp_path):
+    """whoever was lost before has nothing to do with it"""
+    out = tmp_path / 'run'
+    p, ranks = launch(out, '--steps', 100000)
+    os.kill(ranks[1], signal.SIGKILL)
+    wait_for(lambda: events(out, 'member'), 60)
+    p.send_signal(signal.SIGTERM)
+    finish(p, out, 143)
+    assert os.readlink(out / 'latest') == f"step-{end(out)['steps']}"
+
+
 def test_started_anew(tmp_path):
     out = tmp_path / 'run'
     p, ranks = launch(out, '--restarts', 3, '--steps', 640)

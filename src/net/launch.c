@@ -431,7 +431,8 @@ static int verdict(launch *l)
         return agreed_code(l);
     if (l->elastic && came_to_its_end(l))
         return 0;
-
+    if (l->elastic && requested) /* they had gone on without those that failed */
+        return requested;
     if (first && (!requested || is_cause(first))) {
         print_failure(l, first);
         return code_of(first);
