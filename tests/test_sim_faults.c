@@ -322,12 +322,14 @@ static void test_unreliable(void **state)
     assert_int_equal(run_loop("sim:packet=4096,corrupt=0.05,rto=10ms", 3, 30, &corrupt).all,
                      WEIR_OK);
     assert_int_equal(run_loop("sim:packet=4096,duplicate=0.2", 3, 30, &twice).all, WEIR_OK);
-    assert_true(plain.count.dropped + plain.count.corrupted + plain.count.duplicated == 0);
-    assert_true(drop.count.dropped > 10 && !drop.count.corrupted &&
+    assert_true(plain.count.mishaps.dropped + plain.count.mishaps.corrupted +
+                    plain.count.mishaps.duplicated ==
+                0);
+    assert_true(drop.count.mishaps.dropped > 10 && !drop.count.mishaps.corrupted &&
                 drop.ended[0] > plain.ended[0] + 0.05);
-    assert_true(corrupt.count.corrupted > 10 && !corrupt.count.dropped &&
+    assert_true(corrupt.count.mishaps.corrupted > 10 && !corrupt.count.mishaps.dropped &&
                 corrupt.ended[0] > plain.ended[0] + 0.05);
-    assert_true(twice.count.duplicated > 10 && twice.ended[0] > plain.ended[0] &&
+    assert_true(twice.count.mishaps.duplicated > 10 && twice.ended[0] > plain.ended[0] &&
                 twice.ended[0] < drop.ended[0]);
 }
 
@@ -412,12 +414,15 @@ static void test_refused(void **state)
         "sim:kill=4@1",   "sim:kill=1",          "sim:kill=1@x",  "sim:kill=1@1+2",
         "sim:pause=1@2+", "sim:cut=1@2",         "sim:cut=1-1@2", "sim:slow=1",
         "sim:slow=9x2",   "sim:slow=1x-2",       "sim:drop=1",    "sim:draw=uniform",
-        "sim:kill=1@1/",  "sim:slow=1x2,oops=3"};
+        "sim:kill=1@1/",  "sim:slow=1x2,oops=3", "sim:join=x",    "sim:join=1@2",
+        "sim:join=1/",    "sim:join=1+2",        "sim:leave=1",   "sim:leave=4@1",
+        "sim:leave=1@1+1"};
     weir_rank_info rank_info;
     weir_net_facts facts;
 
     (void)state;
     ranks_info(&rank_info, 0, 4, "", 30);
+    rank_info.guests = true;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         if (weir_net_run(bad[i], &rank_info, nothing, NULL) != WEIR_USAGE)
             fail_msg("%s: %s", bad[i], weir_why_text());

@@ -2,7 +2,7 @@
 profile and links."""
 import json
 import pytest
-from weirlib import SMALL, end, train, weir
+from weirlib import SMALL, end, events, train, weir
 
 LENET = [
     '--model',
@@ -180,3 +180,65 @@ def test_a_death_is_told(tmp_path):
         tmp_path / 'r', *LENET, '--elastic', 'no', '--net', 'sim:nodes=3,kill=2@0.001', code=10
     )
     assert 'rank 2' in err
+
+
+ELASTIC = ['--model', 'mlp:hidden=8', '--data', 'synth:shape=1x4x4,classes=3,count=64,test=16']
+ELASTIC += ['--batch', 8, '--steps', 40, '--threads', 1, '--timeout', 5, '--max-workers', 8]
+
+
+@pytest.mark.parametrize(
+    'faults, members, count',
+    [
+        ('join=0.3', [[0, 1, 2, 3, 4]], dict(joins=1)),
+        ('join=0.3/0.3/1.1', [[0, 1, 2, 3, 4, 5], [0, 1, 2, 3, 4, 5, 6]], dict(joins=3)),
+        ('leave=2@0.3', [[0, 1, 3]], dict(joins=0, losses=0)),
+        ('leave=0@0.3', [[1, 2, 3]], dict(losses=0)),
+        ('leave=0@0.3/1@0.305,join=0.5', [[0, 1, 2, 3, 4], [2, 3, 4]], dict(joins=1, losses=0)),
+        ('join=0.3,kill=4@0.6', [[0, 1, 2, 3, 4], [0, 1, 2, 3]], dict(joins=1, losses=1)),
+        ('join=0.3,leave=4@0.6', [[0, 1, 2, 3, 4], [0, 1, 2, 3]], dict(joins=1, losses=0)),
+        ('join=0.3,kill=1@0.3/2@0.31', [[0, 3, 4]], dict(losses=2, generations=1)),
+        ('join=100', [], dict(generations=0)),
+        ('join=2.39999', [], dict(generations=0)),
+    ],
+)
+def test_others_come_and_go(tmp_path, faults, members, count):
+    """every change of members is agreed on, the last step is made by all that are there, and the
+    numbers of samples are those of an undisturbed run"""
+    train(tmp_path / 'run', *ELASTIC, '--net', 'sim:nodes=4,cost=10ms,' + faults)
+    last = end(tmp_path / 'run')
+    assert [e['members'] for e in events(tmp_path / 'run', 'member')] == members
+    assert last['steps'] == 40 and last['samples'] == 320 and last['replicas'] == 1
+    assert last['workers'] == len(members[-1]) if members else 4
+    for key, value in count.items():
+        assert last[key] == value
+
+
+def test_a_full_run_takes_nobody_in(tmp_path):
+    net = 'sim:nodes=4,cost=10ms,join=0.3'
+    train(tmp_path / 'run', *ELASTIC, '--net', net, '--max-workers', 4, '--stall', 5)
+    assert not events(tmp_path / 'run', 'member') and end(tmp_path / 'run')['workers'] == 4
+
+
+def test_one_that_leaves_stops_no_evaluation(tmp_path):
+    """it is told before an evaluation, and leaves after it"""
+    net = 'sim:nodes=3,cost=10ms,leave=1@0.1'
+    train(tmp_path / 'run', *ELASTIC, '--net', net, '--eval-every', 1)
+    assert [e['step'] for e in events(tmp_path / 'run', 'eval')] == list(range(1, 41))
+    assert end(tmp_path / 'run')['workers'] == 2
+
+
+@pytest.mark.parametrize('command', [['bench', 'train'], ['train', '--elastic', 'no']])
+def test_only_an_elastic_run_takes_others_in(command):
+    _, err = weir(
+        *command,
+        '--model',
+        'mlp',
+        '--data',
+        SMALL,
+        '--steps',
+        2,
+        '--net',
+        'sim:nodes=2,join=1',
+        code=16,
+    )
+    assert 'join=1: nobody can join this' in err

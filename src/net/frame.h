@@ -84,7 +84,7 @@ typedef struct weir_meet_join {
 typedef struct weir_meet_knock {
     weir_meet_head head;
     weir_meet_entry entry;
-    uint64_t token; /* drawn by the guest: its name until it has a rank */
+    uint64_t token; /* drawn by the guest: its name at this door, until it has a rank */
     uint32_t ready, zero;
     char program[32];
 } weir_meet_knock;

@@ -34,6 +34,9 @@ void weir_guests_add(weir_net *n, const weir_guest *g)
     for (int i = 0; i < count; i++)
         if (n->guest[i].token == g->token)
             return;
+    for (size_t i = 0; i < n->admissions; i++)
+        if (n->admitted[i] == g->token)
+            return; /* what it said before it heard so */
     if (count == WEIR_GUESTS_MAX)
         return;
     if (count == room) {
@@ -59,11 +62,23 @@ void weir_guests_remove(weir_net *n, uint64_t token)
         }
 }
 
+/* Who has a rank is no guest any more, whatever of its words is still under way. */
+static weir_err remember(weir_net *n, uint64_t token)
+{
+    uint64_t *more = realloc(n->admitted, (n->admissions + 1) * sizeof *more);
+
+    if (!more)
+        return weir_fail_nomem(sizeof *more);
+    n->admitted = more;
+    n->admitted[n->admissions++] = token;
+    weir_guests_remove(n, token);
+    return WEIR_OK;
+}
+
 /* Everything that is kept by rank. */
 static weir_err grow(weir_net *n, int size)
 {
     unsigned char *peer;
-    int *machine;
 
     if (size <= n->size)
         return WEIR_OK;
@@ -73,19 +88,19 @@ static weir_err grow(weir_net *n, int size)
         memset(peer + n->size, 0, (size_t)(size - n->size));
         n->peer = peer;
     }
-    if (n->machine && n->world->link) {
-        if (!(machine = realloc(n->machine, (size_t)size * sizeof *machine)))
-            return weir_fail_nomem((size_t)size * sizeof *machine);
-        for (int i = n->size; i < size; i++)
-            machine[i] = i;
-        n->machine = machine;
-    }
     if (n->life)
         WEIR_TRY(weir_liveness_grow(n, size));
     if (n->world->grow)
         WEIR_TRY(n->world->grow(n, size));
     n->size = size;
     return WEIR_OK;
+}
+
+static weir_err greet(weir_net *n, int peer)
+{
+    if (n->world->greet)
+        return n->world->greet(n, peer);
+    return n->life ? weir_liveness_greet(n, peer) : WEIR_OK;
 }
 
 weir_err weir_net_admit(weir_net *n, const weir_members *l)
@@ -99,9 +114,9 @@ weir_err weir_net_admit(weir_net *n, const weir_members *l)
         WEIR_TRY(n->world->link(n, l->member[first + i], &l->guest[i].entry));
     n->world->tell_guests(n, l);
     for (int i = 0; i < l->joined; i++)
-        weir_guests_remove(n, l->guest[i].token);
-    for (int i = 0; i < l->joined && n->life; i++)
-        WEIR_TRY(weir_liveness_greet(n, l->member[first + i]));
+        WEIR_TRY(remember(n, l->guest[i].token));
+    for (int i = 0; i < l->joined; i++)
+        WEIR_TRY(greet(n, l->member[first + i]));
     return WEIR_OK;
 }
 
@@ -113,6 +128,8 @@ void weir_net_doors(weir_net *n, char *text, size_t room)
 }
 
 /* ---- on a guest ---- */
+
+bool weir_net_joins(const weir_net *n) { return n->joins; }
 
 weir_err weir_net_knock(weir_net *n, void **welcome, size_t *bytes)
 {
@@ -127,9 +144,9 @@ static weir_err link_all(weir_net *n, const weir_members *l, const weir_meet_ent
     for (int i = 0; i < l->count; i++)
         if (l->member[i] != n->rank)
             WEIR_TRY(n->world->link(n, l->member[i], &entry[l->member[i]]));
-    for (int i = 0; i < l->count && n->life; i++)
+    for (int i = 0; i < l->count; i++)
         if (l->member[i] != n->rank)
-            WEIR_TRY(weir_liveness_greet(n, l->member[i]));
+            WEIR_TRY(greet(n, l->member[i]));
     return WEIR_OK;
 }
 

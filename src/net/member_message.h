@@ -10,7 +10,7 @@ enum { WEIR_MEMBERS_MAX = 1 << 16, WEIR_GUESTS_MAX = 256 };
 
 /* One who waits at a member's door. */
 typedef struct weir_guest {
-    uint64_t token; /* its name at that door */
+    uint64_t token; /* its name at that door, and at no other */
     int32_t keeper; /* the member whose door it is */
     int32_t zero;
     weir_meet_entry entry;

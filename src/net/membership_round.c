@@ -77,10 +77,18 @@ static bool list_those_who_promised(weir_membership *m, weir_members *l)
     return true;
 }
 
-/* As many of those at doors as there is room for; each gets a number that nobody has had. */
+/* As many of those at doors as there is room for; each gets a number that nobody has had. Whoever
+ * keeps a door tells those who wait there, so it has to stay. */
 static void add_guests(weir_membership *m, weir_members *l)
 {
+    int stay = l->count;
+
     for (int i = 0; i < m->lead.guests && l->count < m->most; i++) {
+        bool kept = false;
+        for (int k = 0; k < stay; k++)
+            kept |= l->member[k] == m->lead.guest[i].keeper;
+        if (!kept)
+            continue;
         l->guest[l->joined++] = m->lead.guest[i];
         l->behind[l->count] = 1;
         l->member[l->count++] = l->next_id++;

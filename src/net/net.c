@@ -24,6 +24,7 @@ weir_err weir_net_open(weir_net *n, weir_sched *s, const weir_world *world, void
                     .self = self,
                     .rank = rank_info->rank,
                     .size = rank_info->size,
+                    .joins = rank_info->join[0],
                     .ended = -1,
                     .strict = true};
     n->posted_tail = &n->posted;
@@ -48,6 +49,7 @@ void weir_net_close(weir_net *n)
     }
     free(n->peer);
     free(n->guest);
+    free(n->admitted);
     free(n->welcome);
 }
 
@@ -230,6 +232,11 @@ int weir_net_here(const weir_net *n)
 bool weir_net_simulated(const weir_net *n) { return n->world->facts.simulated; }
 bool weir_net_dry(const weir_net *n) { return n->dry; }
 weir_net_count weir_net_counted(const weir_net *n) { return n->count; }
+int weir_net_asked(const weir_net *n) { return atomic_load(&n->asked); }
+weir_net_mishaps weir_net_happened(weir_net *n)
+{
+    return n->world->happened ? n->world->happened(n) : (weir_net_mishaps){0};
+}
 double weir_net_now(weir_net *n) { return n->world->now(n->sched); }
 
 void weir_net_phase(weir_net *n, weir_phase phase, uint64_t step)

@@ -192,6 +192,8 @@ int weir_net_guests(const weir_net *);
 /* On a member of a list with newcomers, before the groups follow: on return there are links to
  * them; one that has not come is lost. [blocks] */
 weir_err weir_net_admit(weir_net *, const weir_members *);
+/* Whether this process came to a run that had begun: at first it is a guest, alone in its net. */
+bool weir_net_joins(const weir_net *);
 /* On a guest: what it is told at the door; malloc'ed. [blocks] */
 weir_err weir_net_knock(weir_net *, void **welcome, size_t *n);
 /* On a guest, which is ready: waits until the members have it in their list, and it has links to
@@ -235,6 +237,17 @@ void weir_visitor_enter(weir_visitor *);
 void weir_visitor_leave(weir_visitor *);
 /* Neither side uses it any more. */
 void weir_visitor_free(weir_visitor *);
+
+/* ---- faults on demand: what only a simulated world has ---- */
+/* The signal by which this rank was told to leave, and no other; 0: it was not. [any thread] */
+int weir_net_asked(const weir_net *);
+/* What has happened so far, in the whole world. joins: guests that were taken in; leaves: ranks
+ * that were told to; delayed, dropped, corrupted, duplicated: packets. */
+typedef struct weir_net_mishaps {
+    uint64_t kills, pauses, cuts, heals, joins, leaves;
+    uint64_t delayed, dropped, corrupted, duplicated;
+} weir_net_mishaps;
+weir_net_mishaps weir_net_happened(weir_net *);
 
 /* ---- the world ---- */
 /* Where this rank is. Found by weir_rank_info_find (rank_info.h). */

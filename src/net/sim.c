@@ -2,6 +2,7 @@
  * the world's table. See sim.h. */
 #include "net/sim.h"
 #include "core/log.h"
+#include "net/frame.h"
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -51,6 +52,10 @@ static const weir_opt options[] = {
     {"pause", WEIR_OPT_TEXT, AT(pause), NULL,
      "RANK@SECONDS+LENGTH/...: ranks that stop for a while, or for ever"},
     {"cut", WEIR_OPT_TEXT, AT(cut), NULL, "A-B@SECONDS+LENGTH/...: links that are cut, and heal"},
+    {"join", WEIR_OPT_TEXT, AT(join), NULL,
+     "SECONDS/...: when others start that want to join, each a node"},
+    {"leave", WEIR_OPT_TEXT, AT(leave), NULL,
+     "RANK@SECONDS/...: ranks that are told to leave, each alone"},
     {"drop", WEIR_OPT_REAL, AT(drop), "0",
      "portion of packets that are lost, and sent again after rto", .min = 0, .max = 0.9},
     {"duplicate", WEIR_OPT_REAL, AT(duplicate), "0", "portion of packets that come twice", .min = 0,
@@ -67,12 +72,14 @@ static const weir_opt options[] = {
 };
 
 weir_sim_count weir_sim_counted(weir_net *n) { return weir_sim_of(n)->count; }
+static weir_net_mishaps happened(weir_net *n) { return weir_sim_of(n)->count.mishaps; }
 
 static void chosen(const void *self, weir_net_facts *facts)
 {
     const weir_sim_options *o = self;
 
     facts->ranks = (int)o->nodes;
+    facts->joins = weir_sim_latecomers(o) > 0;
     facts->dry = o->dry;
     facts->costs = o->cost > 0;
     facts->varies = o->draw != WEIR_SIM_CONSTANT || (o->slow && *o->slow);
@@ -87,7 +94,7 @@ static void happen(weir_sim *s, const weir_sim_event *e)
         weir_sim_on_packet(s, e->thing);
         break;
     case WEIR_SIM_UPLINK:
-        weir_sim_on_uplink(s, e->rank, e->thing);
+        weir_sim_on_uplink(s, e->node, e->thing);
         break;
     case WEIR_SIM_DELIVER:
         weir_sim_deliver(s, e->thing, true);
@@ -95,7 +102,7 @@ static void happen(weir_sim *s, const weir_sim_event *e)
     case WEIR_SIM_ACK:
         if (!weir_sim_put_off(s, e))
             weir_sim_on_ack(s, e->thing);
-        else if (s->node[e->rank].paused_until >= WEIR_NEVER)
+        else if (s->node[e->node].paused_until >= WEIR_NEVER)
             weir_sim_no_ack(s, e->thing);
         break;
     case WEIR_SIM_TIMER:
@@ -103,6 +110,12 @@ static void happen(weir_sim *s, const weir_sim_event *e)
         break;
     case WEIR_SIM_ORDER:
         weir_sim_on_order(s, e->thing);
+        break;
+    case WEIR_SIM_HEAL:
+        weir_sim_on_heal(s, e->thing);
+        break;
+    case WEIR_SIM_CALL:
+        weir_sim_on_call(s, e);
         break;
     default:
         weir_sim_on_life(s, e);
@@ -167,40 +180,74 @@ static weir_err count_nodes(weir_sim *s)
     if (nodes && told > 1 && told != nodes)
         return weir_fail(WEIR_MISFIT, "net sim: nodes=%d, but the run was told to have %d ranks",
                          nodes, told);
-    s->nodes = nodes ? nodes : told;
-    return s->nodes > 0 ? WEIR_OK : weir_fail(WEIR_USAGE, "net sim: how many nodes?");
+    s->starters = nodes ? nodes : told;
+    s->nodes = s->starters + weir_sim_latecomers(s->o);
+    if (s->nodes > s->starters && !s->rank_info->guests)
+        return weir_fail(WEIR_MISFIT,
+                         "net sim: join=%.100s: nobody can join this: only an elastic run of weir "
+                         "train takes others in",
+                         s->o->join);
+    return s->starters > 0 ? WEIR_OK : weir_fail(WEIR_USAGE, "net sim: how many nodes?");
+}
+
+/* Those of the start are ranks; others know nobody yet. */
+static weir_err open_node(weir_sim *s, int i, const weir_world *world, void *self)
+{
+    weir_rank_info rank_info = *s->rank_info;
+    weir_sim_node *a = &s->node[i];
+    bool guest = i >= s->starters;
+
+    rank_info.rank = guest ? 0 : i;
+    rank_info.size = guest ? 1 : s->starters;
+    snprintf(rank_info.join, sizeof rank_info.join, "%s", guest ? WEIR_MEET_HERE : "");
+    WEIR_TRY(weir_net_open(&a->net, &s->sched, world, self, &rank_info));
+    a->net.machine = s->machine;
+    a->net.dry = s->o->dry;
+    a->net.stack = s->o->dry ? DRY_STACK : STACK;
+    a->machine = i / (int)s->o->machine;
+    a->door = a->last_door = -1;
+    weir_sim_tasks(&a->net);
+    if (guest)
+        return WEIR_OK;
+    s->seat[i] = a;
+    s->machine[i] = i - i % (int)s->o->machine;
+    return WEIR_OK;
 }
 
 static weir_err open_nodes(weir_sim *s, const weir_world *world, void *self)
 {
-    weir_rank_info rank_info = *s->rank_info;
-
-    s->node = calloc((size_t)s->nodes, sizeof *s->node);
-    s->machine = calloc((size_t)s->nodes, sizeof *s->machine);
-    if (!s->node || !s->machine)
+    if (!(s->node = calloc((size_t)s->nodes, sizeof *s->node)))
         return weir_fail_nomem((size_t)s->nodes * sizeof *s->node);
-    rank_info.size = s->nodes;
-    for (int r = 0; r < s->nodes; r++) {
-        weir_net *n = &s->node[r].net;
-        rank_info.rank = r;
-        s->machine[r] = r - r % (int)s->o->machine;
-        WEIR_TRY(weir_net_open(n, &s->sched, world, self, &rank_info));
-        n->machine = s->machine;
-        n->dry = s->o->dry;
-        n->stack = s->o->dry ? DRY_STACK : STACK;
-        weir_sim_tasks(n);
-    }
+    WEIR_TRY(weir_sim_seats(s, s->starters));
+    for (int i = 0; i < s->nodes; i++)
+        WEIR_TRY(open_node(s, i, world, self));
     WEIR_TRY(weir_sim_speeds_read(s));
     WEIR_TRY(weir_sim_orders_read(s));
     return weir_sim_wire_open(s);
 }
 
+static weir_err start(weir_sim_node *a)
+{
+    a->here = true;
+    return weir_net_fibre(&a->net, "comm", first_fibre, a, &a->task);
+}
+
 static weir_err start_ranks(weir_sim *s)
 {
-    for (int r = 0; r < s->nodes; r++)
-        WEIR_TRY(
-            weir_net_fibre(&s->node[r].net, "comm", first_fibre, &s->node[r], &s->node[r].task));
+    for (int i = 0; i < s->starters; i++)
+        WEIR_TRY(start(&s->node[i]));
     return WEIR_OK;
+}
+
+void weir_sim_arrive(weir_sim *s, weir_sim_node *a)
+{
+    bool goes_on = false;
+
+    for (int i = 0; i < s->nodes; i++)
+        goes_on |=
+            s->node[i].here && !weir_sim_gone(&s->node[i]) && !weir_net_outside(&s->node[i].net);
+    if (goes_on && start(a))
+        s->nomem = true;
 }
 
 static void close_all(weir_sim *s)
@@ -212,6 +259,7 @@ static void close_all(weir_sim *s)
     if (s->node) {
         weir_sim_parcels_close(s);
         weir_sim_control_close(s);
+        weir_sim_guests_close(s);
     }
     weir_sim_wire_close(s);
     free(s->order);
@@ -229,8 +277,8 @@ static weir_err result(weir_sim *s)
              "sim: %d ranks, %.9g s of virtual time, %llu events, %llu packets (%llu dropped, %llu "
              "corrupt, %llu twice)",
              s->nodes, weir_sim_seconds(s), (unsigned long long)c->events,
-             (unsigned long long)c->packets, (unsigned long long)c->dropped,
-             (unsigned long long)c->corrupted, (unsigned long long)c->duplicated);
+             (unsigned long long)c->packets, (unsigned long long)c->mishaps.dropped,
+             (unsigned long long)c->mishaps.corrupted, (unsigned long long)c->mishaps.duplicated);
     if (s->stuck)
         return weir_fail(WEIR_FAILED, "%s", s->why);
     return s->first_bad < 0 ? WEIR_OK : weir_fail(s->node[s->first_bad].err, "%s", s->why);
@@ -294,4 +342,12 @@ const weir_world weir_net_sim = {
     .know = weir_sim_know,
     .cost = weir_sim_cost,
     .stood = weir_sim_stood,
+    .happened = happened,
+    .invite = weir_sim_invite,
+    .grow = weir_sim_grow,
+    .link = weir_sim_link,
+    .greet = weir_sim_greet,
+    .tell_guests = weir_sim_tell_guests,
+    .knock = weir_sim_knock,
+    .wait_in = weir_sim_wait_in,
 };

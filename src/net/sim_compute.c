@@ -62,7 +62,8 @@ double weir_sim_cost(weir_net *n, double nominal)
 
     if (s->o->draw == WEIR_SIM_CONSTANT || !(s->o->cv > 0))
         return cost;
-    r = weir_rng_at((uint64_t)s->o->seed, WEIR_RNG_SIM, 2ull << 56 | a->draws++, (uint32_t)n->rank);
+    r = weir_rng_at((uint64_t)s->o->seed, WEIR_RNG_SIM, 2ull << 56 | a->draws++,
+                    (uint32_t)weir_sim_index(n));
     return cost * draw(s->o, &r);
 }
 

@@ -34,10 +34,10 @@ static void insert(weir_sim *s, weir_sim_event e)
     s->heap[i] = e;
 }
 
-void weir_sim_push(weir_sim *s, double at, weir_sim_kind kind, int rank, void *thing)
+void weir_sim_push(weir_sim *s, double at, weir_sim_kind kind, int node, void *thing)
 {
     insert(s, (weir_sim_event){
-                  .at = at > s->now ? at : s->now, .kind = kind, .rank = rank, .thing = thing});
+                  .at = at > s->now ? at : s->now, .kind = kind, .node = node, .thing = thing});
 }
 
 bool weir_sim_pop(weir_sim *s, weir_sim_event *out)
@@ -64,7 +64,7 @@ bool weir_sim_pop(weir_sim *s, weir_sim_event *out)
 
 bool weir_sim_put_off(weir_sim *s, const weir_sim_event *e)
 {
-    const weir_sim_node *a = &s->node[e->rank];
+    const weir_sim_node *a = &s->node[e->node];
     weir_sim_event later = *e;
 
     if (e->put_off || !weir_sim_paused(s, a))
@@ -93,7 +93,7 @@ void weir_sim_arm(weir_net_task *t, double deadline)
     t->armed[1] = t->armed[0];
     t->armed[0] = deadline;
     t->timers++;
-    weir_sim_push(s, deadline, WEIR_SIM_TIMER, t->net->rank, t);
+    weir_sim_push(s, deadline, WEIR_SIM_TIMER, weir_sim_index(t->net), t);
 }
 
 void weir_sim_disarm(weir_net_task *t)

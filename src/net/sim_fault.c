@@ -1,7 +1,9 @@
-/* sim_fault.c - faults by order: kill=WHO@WHEN, pause=WHO@WHEN+LENGTH, cut=A-B@WHEN+LENGTH; several
- * are parted by /. WHO is a rank or `any`, drawn from the seed; WHEN is a time, or EARLY~LATE,
- * drawn too; without a LENGTH it lasts for ever. */
+/* sim_fault.c - faults by order: kill=WHO@WHEN, pause=WHO@WHEN+LENGTH, cut=A-B@WHEN+LENGTH,
+ * leave=WHO@WHEN, join=WHEN; several are parted by /. WHO is a node or `any` of those of the start,
+ * drawn from the seed; WHEN is a time, or EARLY~LATE, drawn too; without a LENGTH it lasts for
+ * ever. */
 #include "net/sim.h"
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,6 +11,7 @@ typedef struct reader {
     weir_sim *sim;
     const char *option, *text, *at;
     weir_rng rng;
+    int joins;
 } reader;
 
 static weir_err bad(const reader *r, const char *wanted)
@@ -33,7 +36,7 @@ static weir_err read_rank(reader *r, int *rank)
     long x;
 
     if (take(r, "any")) {
-        *rank = (int)weir_rng_below(&r->rng, (uint64_t)r->sim->nodes);
+        *rank = (int)weir_rng_below(&r->rng, (uint64_t)r->sim->starters);
         return WEIR_OK;
     }
     x = strtol(r->at, &end, 10);
@@ -66,15 +69,13 @@ static weir_err read_when(reader *r, weir_sim_order *o)
 {
     double late, length;
 
-    if (!take(r, "@"))
-        return bad(r, "@ and a time");
     WEIR_TRY(read_time(r, &o->at));
     if (take(r, "~")) {
         WEIR_TRY(read_time(r, &late));
         o->at += (late - o->at) * (((double)weir_rng_u32(&r->rng) + 0.5) * 0x1p-32);
     }
     o->until = WEIR_NEVER;
-    if (o->kind != WEIR_SIM_KILL && take(r, "+")) {
+    if ((o->kind == WEIR_SIM_PAUSE || o->kind == WEIR_SIM_CUT) && take(r, "+")) {
         WEIR_TRY(read_time(r, &length));
         o->until = o->at + length;
     }
@@ -85,6 +86,10 @@ static weir_err read_when(reader *r, weir_sim_order *o)
 
 static weir_err read_one(reader *r, weir_sim_order *o)
 {
+    if (o->kind == WEIR_SIM_JOIN) {
+        o->a = r->sim->starters + r->joins++;
+        return read_when(r, o);
+    }
     WEIR_TRY(read_rank(r, &o->a));
     if (o->kind == WEIR_SIM_CUT) {
         if (!take(r, "-"))
@@ -93,6 +98,8 @@ static weir_err read_one(reader *r, weir_sim_order *o)
         if (o->a == o->b)
             return bad(r, "two different ranks");
     }
+    if (!take(r, "@"))
+        return bad(r, "@ and a time");
     return read_when(r, o);
 }
 
@@ -101,7 +108,7 @@ static weir_err read_all(weir_sim *s, const char *option, const char *text, int 
     reader r = {.sim = s, .option = option, .text = text, .at = text};
     weir_sim_order *more;
 
-    if (!text)
+    if (!text || !*text)
         return WEIR_OK;
     r.rng = weir_rng_at((uint64_t)s->o->seed, WEIR_RNG_SIM, 1ull << 56, (uint32_t)kind);
     do {
@@ -121,6 +128,8 @@ weir_err weir_sim_orders_read(weir_sim *s)
     WEIR_TRY(read_all(s, "kill", s->o->kill, WEIR_SIM_KILL));
     WEIR_TRY(read_all(s, "pause", s->o->pause, WEIR_SIM_PAUSE));
     WEIR_TRY(read_all(s, "cut", s->o->cut, WEIR_SIM_CUT));
+    WEIR_TRY(read_all(s, "join", s->o->join, WEIR_SIM_JOIN));
+    WEIR_TRY(read_all(s, "leave", s->o->leave, WEIR_SIM_LEAVE));
     for (int i = 0; i < s->orders; i++)
         weir_sim_push(s, s->order[i].at, WEIR_SIM_ORDER, s->order[i].a, &s->order[i]);
     return WEIR_OK;
@@ -189,8 +198,18 @@ static double end_of(const weir_sim *s, const weir_sim_order *first)
     return until;
 }
 
+int weir_sim_latecomers(const weir_sim_options *o)
+{
+    int n = o->join && *o->join;
+
+    for (const char *at = n ? o->join : ""; *at; at++)
+        n += *at == '/';
+    return n;
+}
+
 static void begin_pause(weir_sim *s, weir_sim_node *a, const weir_sim_order *o)
 {
+    s->count.mishaps.pauses++;
     a->stood = weir_sim_stood(&a->net);
     a->paused_at = s->now;
     a->paused_until = end_of(s, o);
@@ -199,16 +218,40 @@ static void begin_pause(weir_sim *s, weir_sim_node *a, const weir_sim_order *o)
             watch(s, o->at, a->paused_until, r, o->a);
 }
 
-void weir_sim_on_order(weir_sim *s, const weir_sim_order *o)
+static bool runs(const weir_sim_node *a) { return a->here && !weir_sim_gone(a); }
+
+static void begin_cut(weir_sim *s, weir_sim_order *o)
+{
+    double until = end_of(s, o);
+
+    s->count.mishaps.cuts += runs(&s->node[o->a]) && runs(&s->node[o->b]);
+    watch(s, o->at, until, o->a, o->b);
+    watch(s, o->at, until, o->b, o->a);
+    if (until < WEIR_NEVER)
+        weir_sim_push(s, until, WEIR_SIM_HEAL, o->a, o);
+}
+
+void weir_sim_on_heal(weir_sim *s, const weir_sim_order *o)
+{
+    s->count.mishaps.heals += runs(&s->node[o->a]) && runs(&s->node[o->b]);
+}
+
+void weir_sim_on_order(weir_sim *s, weir_sim_order *o)
 {
     weir_sim_node *a = &s->node[o->a];
 
-    if (o->kind == WEIR_SIM_KILL) {
-        weir_sim_kill(s, a);
+    if (o->kind == WEIR_SIM_JOIN) {
+        weir_sim_arrive(s, a);
     } else if (o->kind == WEIR_SIM_CUT) {
-        watch(s, o->at, end_of(s, o), o->a, o->b);
-        watch(s, o->at, end_of(s, o), o->b, o->a);
-    } else if (!a->dead && !a->ended && !weir_sim_paused(s, a)) {
+        begin_cut(s, o);
+    } else if (!runs(a)) {
+        return; /* there is nobody whom it could happen to */
+    } else if (o->kind == WEIR_SIM_KILL) {
+        weir_sim_kill(s, a);
+    } else if (o->kind == WEIR_SIM_LEAVE) {
+        s->count.mishaps.leaves++;
+        atomic_store(&a->net.asked, SIGTERM);
+    } else if (!weir_sim_paused(s, a)) {
         begin_pause(s, a, o);
     }
 }

@@ -4,6 +4,7 @@
 #include "core/log.h"
 #include "net/frame.h"
 #include "net/sim.h"
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -13,13 +14,19 @@ typedef struct notice {
     weir_fault fault;
 } notice;
 
-static bool gone(const weir_sim_node *a) { return a->dead || a->ended; }
+static bool gone(const weir_sim_node *a) { return weir_sim_gone(a); }
+
+/* It has a link to that rank. */
+static bool knows(const weir_sim_node *b, int rank)
+{
+    return b->here && rank < b->net.size && !weir_net_outside(&b->net);
+}
 
 void weir_sim_know(weir_net *n, int peer, weir_fault *f)
 {
     weir_sim *s = weir_sim_of(n);
-    const weir_sim_node *a = &s->node[peer];
-    uint64_t doing = a->dead ? a->doing : atomic_load(&a->net.doing);
+    const weir_sim_node *a = weir_sim_at(s, peer);
+    uint64_t doing = !a ? 0 : a->dead ? a->doing : atomic_load(&a->net.doing);
 
     f->phase = (doing & 0xff) < WEIR_PHASES ? (weir_phase)(doing & 0xff) : WEIR_PHASE_START;
     f->step = doing >> 8;
@@ -44,39 +51,50 @@ static void send_control(weir_sim *s, int from, int to, double at, const weir_fa
 void weir_sim_tell(weir_net *n, int peer, weir_frame_kind kind, const void *body, size_t len)
 {
     weir_sim *s = weir_sim_of(n);
+    weir_sim_node *b = weir_sim_at(s, peer);
+    int from = weir_sim_index(n), to;
     weir_fault f;
     double since;
 
-    if (kind != WEIR_FRAME_FAIL || gone(&s->node[peer]) || weir_sim_node_of(n)->dead ||
-        weir_sim_cut_until(s, n->rank, peer, &since) > 0)
+    if (kind != WEIR_FRAME_FAIL || !b || gone(b) || weir_sim_node_of(n)->dead ||
+        weir_sim_cut_until(s, from, to = weir_sim_index(&b->net), &since) > 0)
         return;
     if (weir_cause_read(body, len, n->size, &f))
-        send_control(s, n->rank, peer, s->now + weir_sim_latency(s, n->rank, peer), &f);
+        send_control(s, n->rank, to, s->now + weir_sim_latency(s, from, to), &f);
 }
 
 /* `b` hears that `from` is gone, now, or as soon as it can hear anything. */
 static void hear(weir_sim *s, weir_sim_node *b, int from, const weir_fault *f)
 {
     if (weir_sim_paused(s, b))
-        send_control(s, from, b->net.rank, s->now, f);
+        send_control(s, from, weir_sim_index(&b->net), s->now, f);
     else
         weir_loss_add(&b->net, from, f);
 }
 
 /* All that are left and can be reached; who is cut off hears of it when the link heals. */
-static void all_hear(weir_sim *s, int from, const weir_fault *f)
+static void all_hear(weir_sim *s, weir_sim_node *a, const weir_fault *f)
 {
+    int from = weir_sim_index(&a->net);
     double since, heals;
 
-    for (int r = 0; r < s->nodes; r++) {
-        if (r == from || gone(&s->node[r]))
+    for (int i = 0; i < s->nodes; i++) {
+        if (i == from || gone(&s->node[i]) || !knows(&s->node[i], a->net.rank))
             continue;
-        heals = weir_sim_cut_until(s, r, from, &since);
+        heals = weir_sim_cut_until(s, i, from, &since);
         if (heals <= 0)
-            hear(s, &s->node[r], from, f);
+            hear(s, &s->node[i], a->net.rank, f);
         else if (heals < WEIR_NEVER)
-            send_control(s, from, r, heals, f);
+            send_control(s, a->net.rank, i, heals, f);
     }
+}
+
+void weir_sim_hears_end(weir_sim *s, int node, int rank)
+{
+    weir_fault f = {.code = WEIR_LOST, .rank = rank, .what = "ended"};
+
+    weir_sim_know(&s->node[node].net, rank, &f);
+    send_control(s, rank, node, s->now + s->o->detect, &f);
 }
 
 void weir_sim_control_close(weir_sim *s)
@@ -93,27 +111,32 @@ void weir_sim_control_close(weir_sim *s)
 bool weir_sim_left(weir_net *n, int peer)
 {
     weir_sim *s = weir_sim_of(n);
+    weir_sim_node *a = weir_sim_at(s, peer);
     double since;
 
-    return s->node[peer].left && !(weir_sim_cut_until(s, n->rank, peer, &since) > 0);
+    return a && a->left &&
+           !(weir_sim_cut_until(s, weir_sim_index(n), weir_sim_index(&a->net), &since) > 0);
 }
 
 void weir_sim_all_came(weir_sim *s, weir_sim_node *a)
 {
     if (a->ended && !a->err && !a->dead)
-        weir_sim_push(s, s->now + a->port[WEIR_SIM_WIRE].latency, WEIR_SIM_LEFT, a->net.rank, NULL);
+        weir_sim_push(s, s->now + a->port[WEIR_SIM_WIRE].latency, WEIR_SIM_LEFT,
+                      weir_sim_index(&a->net), NULL);
 }
 
 static void leave_with(weir_sim *s, weir_sim_node *a, weir_err err, const char *sentence)
 {
-    weir_fault *f = malloc(sizeof *f);
+    weir_fault *f;
 
+    if (weir_net_outside(&a->net)) /* it has come too late: nobody minds */
+        return;
     if (s->first_bad < 0) {
-        s->first_bad = a->net.rank;
+        s->first_bad = weir_sim_index(&a->net);
         if (!s->stuck)
             snprintf(s->why, sizeof s->why, "rank %d: %s", a->net.rank, sentence);
     }
-    if (!f) {
+    if (!(f = malloc(sizeof *f))) {
         s->nomem = true;
         return;
     }
@@ -124,7 +147,8 @@ static void leave_with(weir_sim *s, weir_sim_node *a, weir_err err, const char *
         snprintf(f->what, sizeof f->what, "%s", sentence);
     }
     a->last_word = f;
-    weir_sim_push(s, s->now + a->port[WEIR_SIM_WIRE].latency, WEIR_SIM_FAILED, a->net.rank, NULL);
+    weir_sim_push(s, s->now + a->port[WEIR_SIM_WIRE].latency, WEIR_SIM_FAILED,
+                  weir_sim_index(&a->net), NULL);
 }
 
 void weir_sim_leave(weir_sim *s, weir_sim_node *a, weir_err err, const char *sentence)
@@ -132,6 +156,7 @@ void weir_sim_leave(weir_sim *s, weir_sim_node *a, weir_err err, const char *sen
     a->err = err;
     weir_sim_let(&a->net, NULL);
     a->ended = true;
+    weir_sim_guests_look(s, a);
     if (a->dead)
         return;
     if (err)
@@ -149,7 +174,7 @@ static void on_left(weir_sim *s, weir_sim_node *a)
         weir_sim_node *b = &s->node[r];
         if (gone(b) || !b->net.posted)
             continue;
-        heals = weir_sim_cut_until(s, r, a->net.rank, &since);
+        heals = weir_sim_cut_until(s, r, weir_sim_index(&a->net), &since);
         if (heals > 0 && heals < WEIR_NEVER)
             weir_sim_push(s, heals, WEIR_SIM_NEWS, r, NULL);
         else if (weir_sim_paused(s, b))
@@ -165,18 +190,19 @@ static void on_left(weir_sim *s, weir_sim_node *a)
  * now on, and nobody hears of what they do on their way out. */
 void weir_sim_kill(weir_sim *s, weir_sim_node *a)
 {
-    if (gone(a))
+    if (gone(a) || !a->here)
         return;
     weir_log(WEIR_LOG_INFO, "net", "rank %d is killed at %.9g s", a->net.rank, weir_sim_seconds(s));
+    s->count.mishaps.kills++;
     a->doing = atomic_load(&a->net.doing);
     a->dead = true;
     a->paused_until = 0;
-    weir_sim_unsend(s, a->net.rank);
+    weir_sim_unsend(s, weir_sim_index(&a->net));
     weir_net_abort(&a->net, WEIR_FAILED);
     for (weir_net_task *t = s->sched.all; t; t = t->next)
         if (t->net == &a->net)
             weir_sched_ready(t);
-    weir_sim_push(s, s->now + s->o->detect, WEIR_SIM_DEAD, a->net.rank, NULL);
+    weir_sim_push(s, s->now + s->o->detect, WEIR_SIM_DEAD, weir_sim_index(&a->net), NULL);
 }
 
 static void on_dead(weir_sim *s, weir_sim_node *a)
@@ -184,7 +210,9 @@ static void on_dead(weir_sim *s, weir_sim_node *a)
     weir_fault f = {.code = WEIR_LOST, .rank = a->net.rank, .what = "ended"};
 
     weir_sim_know(&a->net, a->net.rank, &f);
-    all_hear(s, a->net.rank, &f);
+    if (!weir_net_outside(&a->net))
+        all_hear(s, a, &f);
+    weir_sim_guests_look(s, a);
     if (!a->ended) /* it waits for something that an abort does not end: a queue, a task */
         weir_loss_end(&a->net);
 }
@@ -199,7 +227,7 @@ static double silent_since(const weir_sim *s, const weir_sim_node *b, const weir
 
     if (weir_sim_paused(s, a))
         since = a->paused_at;
-    if (weir_sim_cut_until(s, a->net.rank, b->net.rank, &cut) > 0 && cut < since)
+    if (weir_sim_cut_until(s, (int)(a - s->node), (int)(b - s->node), &cut) > 0 && cut < since)
         since = cut;
     if (since < b->paused_until && b->paused_until - b->paused_at > s->timeout / 2)
         since = b->paused_until;
@@ -212,13 +240,14 @@ static void on_silence(weir_sim *s, weir_sim_node *b, weir_sim_node *a)
     weir_cause body;
     double since;
 
-    if (gone(b) || weir_loss_is(&b->net, a->net.rank, WEIR_PEER_LOST))
+    if (gone(b) || weir_net_outside(&a->net) || !knows(b, a->net.rank) ||
+        weir_loss_is(&b->net, a->net.rank, WEIR_PEER_LOST))
         return;
     since = silent_since(s, b, a);
     if (since >= WEIR_NEVER)
         return;
     if (s->now < (since + s->timeout) * (1 - 1e-12)) {
-        weir_sim_push(s, since + s->timeout, WEIR_SIM_SILENCE, b->net.rank, a);
+        weir_sim_push(s, since + s->timeout, WEIR_SIM_SILENCE, weir_sim_index(&b->net), a);
         return;
     }
     weir_sim_know(&b->net, a->net.rank, &f);
@@ -231,7 +260,7 @@ static void on_silence(weir_sim *s, weir_sim_node *b, weir_sim_node *a)
 
 void weir_sim_on_life(weir_sim *s, const weir_sim_event *e)
 {
-    weir_sim_node *a = &s->node[e->rank];
+    weir_sim_node *a = &s->node[e->node];
     notice *w = e->thing;
 
     if ((e->kind == WEIR_SIM_CONTROL || e->kind == WEIR_SIM_NEWS || e->kind == WEIR_SIM_SILENCE) &&
@@ -241,15 +270,17 @@ void weir_sim_on_life(weir_sim *s, const weir_sim_event *e)
         return;
     }
     if (e->kind == WEIR_SIM_CONTROL) {
-        if (!gone(a))
+        if (!gone(a) && knows(a, w->from))
             weir_loss_add(&a->net, w->from, &w->fault);
+        else
+            weir_sim_given_up(a, w->from);
         free(w);
     } else if (e->kind == WEIR_SIM_NEWS) {
         weir_loss_look(&a->net);
     } else if (e->kind == WEIR_SIM_LEFT) {
         on_left(s, a);
     } else if (e->kind == WEIR_SIM_FAILED) {
-        all_hear(s, e->rank, a->last_word);
+        all_hear(s, a, a->last_word);
     } else if (e->kind == WEIR_SIM_DEAD) {
         on_dead(s, a);
     } else {
@@ -262,9 +293,9 @@ void weir_sim_on_life(weir_sim *s, const weir_sim_event *e)
 static int most_stalled(const weir_sim *s, const weir_sim_node *b, double *since)
 {
     for (const weir_net_op *o = b->net.posted; o; o = o->next) {
-        if (!o->waiter || o->peer < 0 || o->peer == b->net.rank)
+        if (!o->waiter || o->peer < 0 || o->peer == b->net.rank || !weir_sim_at(s, o->peer))
             continue;
-        *since = o->at > s->node[o->peer].moved ? o->at : s->node[o->peer].moved;
+        *since = fmax(o->at, weir_sim_at(s, o->peer)->moved);
         if (s->now - *since > s->stall)
             return o->peer;
     }
@@ -285,7 +316,7 @@ void weir_sim_look(weir_sim *s)
         a->moved = s->now;
     }
     for (int r = 0; r < s->nodes; r++)
-        for (int p; !gone(&s->node[r]) && !weir_sim_paused(s, &s->node[r]) &&
+        for (int p; s->node[r].here && !gone(&s->node[r]) && !weir_sim_paused(s, &s->node[r]) &&
                     (p = most_stalled(s, &s->node[r], &since)) >= 0;) {
             snprintf(what, sizeof what, "was waited for %.1f s, alive but busy", s->now - since);
             weir_liveness_give_up(&s->node[r].net, p, WEIR_SILENT, what);

@@ -33,7 +33,7 @@ static void link_out(weir_sim_node *a, weir_sim_parcel *m)
 /* Frees it, or takes it off its sender's list, as soon as that may be. */
 static void complete(weir_sim *s, weir_sim_parcel *m)
 {
-    weir_sim_node *a = &s->node[m->msg.from];
+    weir_sim_node *a = &s->node[m->from];
 
     if (m->op || m->holds & WEIR_SIM_FLYING)
         return;
@@ -69,7 +69,7 @@ static bool keep_copy(weir_sim *s, weir_sim_parcel *m, const void *from)
 void weir_sim_lent_back(weir_sim *s, weir_sim_parcel *m)
 {
     weir_net_op *o = m->op;
-    weir_sim_node *a = &s->node[m->msg.from];
+    weir_sim_node *a = &s->node[m->from];
 
     if (!o)
         return;
@@ -88,11 +88,12 @@ void weir_sim_send(weir_net *n, weir_net_op *o)
 {
     weir_sim *s = weir_sim_of(n);
     weir_sim_node *a = weir_sim_node_of(n);
-    weir_sim_parcel *m = get_parcel(s);
+    weir_sim_node *b = weir_sim_at(s, o->peer);
+    weir_sim_parcel *m = b ? get_parcel(s) : NULL;
     bool eager = o->len <= (size_t)s->o->eager;
 
     if (!m) {
-        weir_net_op_done(o, WEIR_FAILED);
+        weir_net_op_done(o, b ? WEIR_FAILED : WEIR_LOST);
         return;
     }
     memset(m, 0, offsetof(weir_sim_parcel, only));
@@ -101,7 +102,8 @@ void weir_sim_send(weir_net *n, weir_net_op *o)
                         .tag = o->tag,
                         .len = o->len,
                         .data = o->data};
-    m->to = o->peer;
+    m->from = weir_sim_index(n);
+    m->to = weir_sim_index(&b->net);
     m->holds = WEIR_SIM_FLYING;
     if (!eager)
         m->op = o;
@@ -119,10 +121,10 @@ void weir_sim_send(weir_net *n, weir_net_op *o)
 
 void weir_sim_deliver(weir_sim *s, weir_sim_parcel *m, bool put_off)
 {
-    weir_sim_node *a = &s->node[m->msg.from], *b = &s->node[m->to];
+    weir_sim_node *a = &s->node[m->from], *b = &s->node[m->to];
 
     if (weir_sim_put_off(s, &(weir_sim_event){.kind = WEIR_SIM_DELIVER,
-                                              .rank = m->to,
+                                              .node = m->to,
                                               .thing = m,
                                               .put_off = put_off || b->dead}))
         return;
@@ -149,8 +151,7 @@ static void take(weir_sim *s, weir_sim_parcel *m)
     if (m->holds & WEIR_SIM_ACKING || s->over)
         return;
     m->holds |= WEIR_SIM_ACKING;
-    weir_sim_push(s, s->now + weir_sim_latency(s, m->to, m->msg.from), WEIR_SIM_ACK, m->msg.from,
-                  m);
+    weir_sim_push(s, s->now + weir_sim_latency(s, m->to, m->from), WEIR_SIM_ACK, m->from, m);
 }
 
 void weir_sim_on_ack(weir_sim *s, weir_sim_parcel *m)
@@ -214,7 +215,8 @@ void weir_sim_cut_peer(weir_net *n, int peer)
 
     for (weir_sim_parcel *m = weir_sim_node_of(n)->out, *next; m; m = next) {
         next = m->after;
-        if (m->to == peer && m->op) { /* the link is closed on what has not come yet */
+        if (&s->node[m->to] == weir_sim_at(s, peer) &&
+            m->op) { /* the link is closed on what has not come yet */
             m->closed = m->taken = true;
             weir_sim_lent_back(s, m);
         }

@@ -7,7 +7,8 @@
 
 enum { SHOWN = 6 }; /* ranks */
 
-static const char *const channel_name[] = {"0", "test", "coll", "agree", "serve", "peers"};
+static const char *const channel_name[] = {"0",     "test",  "coll", "members",
+                                           "state", "serve", "peers"};
 
 typedef struct page {
     char *text;
@@ -49,7 +50,8 @@ static void say_task(page *p, weir_sim_node *a, const weir_net_task *t)
         }
     for (const weir_sim_parcel *m = a->out; m; m = m->after)
         if (m->op && m->op->waiter == t) {
-            say(p, "waits for rank %d to take a message of %zu bytes", m->to, m->msg.len);
+            say(p, "waits for rank %d to take a message of %zu bytes",
+                weir_sim_of(&a->net)->node[m->to].net.rank, m->msg.len);
             say_tag(p, m->msg.tag);
             return;
         }
@@ -79,7 +81,7 @@ static void report(weir_sim *s)
     say(&p, "deadlock at %.9g s of virtual time: everybody waits and nothing is under way",
         weir_sim_seconds(s));
     for (int r = 0; r < s->nodes; r++)
-        if (s->node[r].ended)
+        if (s->node[r].ended || !s->node[r].here)
             continue;
         else if (shown < SHOWN && ++shown)
             say_rank(&p, s, &s->node[r]);
@@ -95,7 +97,7 @@ static bool end_stopped(weir_sim *s)
     bool any = false, others = false;
 
     for (int r = 0; r < s->nodes; r++)
-        if (!s->node[r].ended)
+        if (!s->node[r].ended && s->node[r].here)
             *(weir_sim_paused(s, &s->node[r]) ? &any : &others) = true;
     for (int r = 0; any && !others && r < s->nodes; r++)
         weir_sim_kill(s, &s->node[r]);

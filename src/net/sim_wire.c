@@ -20,10 +20,10 @@ double weir_sim_unit(weir_sim *s) { return ((double)weir_rng_u32(&s->rng) + 0.5)
 
 static int port_between(const weir_sim *s, int a, int b)
 {
-    return s->machine[a] == s->machine[b] ? WEIR_SIM_MEMORY : WEIR_SIM_WIRE;
+    return s->node[a].machine == s->node[b].machine ? WEIR_SIM_MEMORY : WEIR_SIM_WIRE;
 }
 
-static int rack_of(const weir_sim *s, int rank) { return s->o->rack ? rank / (int)s->o->rack : 0; }
+static int rack_of(const weir_sim *s, int node) { return s->o->rack ? node / (int)s->o->rack : 0; }
 
 double weir_sim_latency(const weir_sim *s, int from, int to)
 {
@@ -42,8 +42,8 @@ static weir_sim_pipe *pipe_of(weir_sim *s, const weir_sim_packet *k)
     const weir_sim_parcel *m = k->parcel;
 
     if (k->stage == DOWN)
-        return &s->node[m->to].port[port_between(s, m->msg.from, m->to)].down;
-    return k->stage == RACK_UP ? &s->rack_up[rack_of(s, m->msg.from)]
+        return &s->node[m->to].port[port_between(s, m->from, m->to)].down;
+    return k->stage == RACK_UP ? &s->rack_up[rack_of(s, m->from)]
                                : &s->rack_down[rack_of(s, m->to)];
 }
 
@@ -201,13 +201,13 @@ static double mishaps(weir_sim *s, weir_sim_packet *k, double takes, weir_sim_po
         bool corrupt = !dropped && s->o->corrupt > 0 && weir_sim_unit(s) < s->o->corrupt;
         if (!dropped && !corrupt)
             break;
-        s->count.dropped += dropped;
-        s->count.corrupted += corrupt;
+        s->count.mishaps.dropped += dropped;
+        s->count.mishaps.corrupted += corrupt;
         late += wait;
         p->free += takes;
     }
     if (s->o->duplicate > 0 && weir_sim_unit(s) < s->o->duplicate) {
-        s->count.duplicated++;
+        s->count.mishaps.duplicated++;
         k->twice = true;
         p->free += takes;
     }
@@ -220,12 +220,14 @@ static double head_comes(weir_sim *s, weir_sim_packet *k, weir_sim_port *p, weir
                          double at, double takes)
 {
     const weir_sim_parcel *m = k->parcel;
-    double latency = weir_sim_latency(s, m->msg.from, m->to), since, heals, head;
+    double latency = weir_sim_latency(s, m->from, m->to), since, heals, head;
 
-    if (s->o->jitter > 0)
+    if (s->o->jitter > 0) {
         latency += s->o->jitter * latency * weir_sim_unit(s);
+        s->count.mishaps.delayed++;
+    }
     head = at + latency + mishaps(s, k, takes, p);
-    heals = s->cuts ? weir_sim_cut_until(s, m->msg.from, m->to, &since) : 0;
+    heals = s->cuts ? weir_sim_cut_until(s, m->from, m->to, &since) : 0;
     if (heals >= WEIR_NEVER)
         return WEIR_NEVER;
     if (head < heals + latency && heals > 0)
@@ -256,7 +258,7 @@ static void send_packet(weir_sim *s, weir_sim_port *p, weir_sim_flow *f, weir_si
     size_t left = m->msg.len - m->sent,
            bytes = left < (size_t)s->o->packet ? left : (size_t)s->o->packet;
     double takes = (double)bytes * p->byte, at = s->now + (m->started ? 0 : s->o->overhead);
-    int from = m->msg.from, port = port_between(s, from, m->to);
+    int from = m->from, port = port_between(s, from, m->to);
     weir_sim_packet *k = get_packet(s, m, bytes);
 
     if (!k)
@@ -279,7 +281,7 @@ static void send_packet(weir_sim *s, weir_sim_port *p, weir_sim_flow *f, weir_si
     }
 }
 
-void weir_sim_on_uplink(weir_sim *s, int rank, weir_sim_port *p)
+void weir_sim_on_uplink(weir_sim *s, int node, weir_sim_port *p)
 {
     weir_sim_flow *f = p->turn;
     weir_sim_parcel *m;
@@ -299,13 +301,13 @@ void weir_sim_on_uplink(weir_sim *s, int rank, weir_sim_port *p)
         free_flow(s, find_flow(s, f->from, f->to));
     if (p->turn) {
         p->set = true;
-        weir_sim_push(s, p->free, WEIR_SIM_UPLINK, rank, p);
+        weir_sim_push(s, p->free, WEIR_SIM_UPLINK, node, p);
     }
 }
 
 void weir_sim_wire_send(weir_sim *s, weir_sim_parcel *m)
 {
-    int from = m->msg.from;
+    int from = m->from;
     weir_sim_port *p = &s->node[from].port[port_between(s, from, m->to)];
     weir_sim_flow *f;
 
@@ -332,10 +334,10 @@ void weir_sim_wire_send(weir_sim *s, weir_sim_parcel *m)
 
 /* A message whose last packet has left still comes. Of the others, packets may come, but never
  * all. */
-void weir_sim_unsend(weir_sim *s, int rank)
+void weir_sim_unsend(weir_sim *s, int node)
 {
     for (int i = 0; i < WEIR_SIM_PORTS; i++) {
-        weir_sim_port *p = &s->node[rank].port[i];
+        weir_sim_port *p = &s->node[node].port[i];
         for (weir_sim_flow *f = p->turn; f; f = f->turn) {
             f->first = NULL;
             f->last = &f->first;

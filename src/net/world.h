@@ -99,10 +99,12 @@ typedef struct weir_world {
     /* On a member: guests may come to its door (n->welcome is what they are told). Again: harmless,
      * and takes over a door whose keeper is gone. */
     weir_err (*invite)(weir_net *);
-    /* There is room for ranks below `size`. */
+    /* There is room for ranks below `size`, in n->machine too. */
     weir_err (*grow)(weir_net *, int size);
     /* A link to a newcomer, who is known by its entry. */
     weir_err (*link)(weir_net *, int rank, const struct weir_meet_entry *);
+    /* Greets it, and waits for its greeting; or gives it up. NULL: liveness does. [blocks] */
+    weir_err (*greet)(weir_net *, int rank);
     /* The list is agreed: those in it who wait at this member's door are told. */
     void (*tell_guests)(weir_net *, const weir_members *);
     /* On a guest: asks at the door, again and again until `deadline`; then waits to be taken in:
@@ -127,6 +129,7 @@ typedef struct weir_world {
     double (*cost)(weir_net *, double nominal);
     /* for how long this rank has been stopped so far, in all its pauses */
     double (*stood)(weir_net *);
+    weir_net_mishaps (*happened)(weir_net *);
 } weir_world;
 
 /* What every world's options begin with. */
@@ -224,6 +227,8 @@ struct weir_net {
     int rank, size, generation;
     int ended; /* the newest generation that was ended here without a loss; -1: none */
     bool strict, dry, closing;
+    bool joins;       /* it came as a guest */
+    atomic_int asked; /* to leave, by this signal */
     atomic_int aborted;
     atomic_bool over; /* strict, and somebody is lost: see weir_net_over */
     weir_wake abort_wake;
@@ -245,6 +250,8 @@ struct weir_net {
     size_t welcome_bytes;
     struct weir_guest *guest;
     int guest_room;
+    uint64_t *admitted; /* tokens of those that were taken in */
+    size_t admissions;
     atomic_int guests;
     _Atomic uint64_t doing; /* step << 8 | phase */
     atomic_bool stopping;   /* a peer was heard to be in WEIR_PHASE_STOP */
@@ -295,6 +302,8 @@ void weir_loss_end(weir_net *);  /* the first fibre has returned */
 void weir_loss_look(weir_net *); /* something is known now that ends posted receives */
 
 /* ---- guests.c ---- */
+/* No member yet: a rank is still to be given to it. */
+static inline bool weir_net_outside(const weir_net *n) { return n->joins && n->size == 1; }
 /* One is ready at this member's door; or is gone before it was taken in. */
 void weir_guests_add(weir_net *, const struct weir_guest *);
 void weir_guests_remove(weir_net *, uint64_t token);

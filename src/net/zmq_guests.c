@@ -201,17 +201,23 @@ weir_err weir_zmq_grow(weir_net *n, int size)
     weir_meet_entry *entry =
         poll && z->entry ? realloc(z->entry, (size_t)size * sizeof *entry) : z->entry;
 
+    int *machine = n->machine ? realloc(n->machine, (size_t)size * sizeof *machine) : NULL;
+    bool all = peer && poll && (entry || !z->entry) && (machine || !n->machine);
+
     z->peer = peer ? peer : z->peer;
     z->poll = poll ? poll : z->poll;
-    if (!peer || !poll || (z->entry && !entry))
+    z->entry = entry ? entry : z->entry;
+    n->machine = machine ? machine : n->machine;
+    if (!all)
         return weir_fail_nomem(fds * sizeof *poll);
-    z->entry = entry;
+    for (int i = n->size; i < size && machine; i++)
+        machine[i] = i;
     for (int i = n->size; i < size; i++) {
         z->peer[i] = (remote){.fd = -1};
         if (entry)
             entry[i] = (weir_meet_entry){0};
     }
-    if (entry && weir_zmq_is_guest(n) && n->rank < size) { /* until now it stood at 0 */
+    if (entry && weir_net_outside(n) && n->rank < size) { /* until now it stood at 0 */
         entry[0] = (weir_meet_entry){0};
         entry[n->rank] = z->own;
     }

@@ -145,7 +145,7 @@ bool weir_zmq_take(weir_net *n, void *socket, int from)
         return weir_zmq_drop(n, &p->msg), false;
     }
     /* of this run, but not known here yet, or we are no rank yet: it says so again */
-    early = from >= n->size || weir_zmq_is_guest(n);
+    early = from >= n->size || weir_net_outside(n);
     ours = !early &&
            weir_frame_read(zmq_msg_data(&p->body), zmq_msg_size(&p->body), n->size, &head) &&
            head.from == (uint32_t)from;

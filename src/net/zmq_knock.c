@@ -119,6 +119,9 @@ static weir_err go_to_door(doorway *w)
     weir_address there;
     char text[WEIR_ADDRESS_MAX], one[128];
 
+    if (getrandom(&w->me.token, sizeof w->me.token, 0) != sizeof w->me.token)
+        return weir_fail(WEIR_FAILED, "no random numbers: %s", strerror(errno));
+    weir_meet_seal(&w->me, WEIR_MEET_KNOCK, sizeof w->me);
     memcpy(w->last, w->at, sizeof w->last);
     if (z->rank_info->run_dir[0]) {
         if (!find_file(z, w->last, w->at))
@@ -219,8 +222,6 @@ static weir_err open_doorway(weir_net *n, doorway **out)
         w->net = n;
         w->me.entry = z->entry[0];
         weir_zmq_program(w->me.program);
-        if (getrandom(&w->me.token, sizeof w->me.token, 0) != sizeof w->me.token)
-            return free(w), weir_fail(WEIR_FAILED, "no random numbers: %s", strerror(errno));
         z->doorway = w;
     }
     *out = w;
@@ -279,11 +280,6 @@ weir_err weir_zmq_wait_in(weir_net *n, void **list, size_t *len, weir_meet_entry
     n->rank = a->rank;
     free(bytes);
     return WEIR_OK;
-}
-
-bool weir_zmq_is_guest(const weir_net *n)
-{
-    return ((const sockets *)n->link)->rank_info->join[0] && n->size == 1;
 }
 
 void weir_zmq_knock_close(sockets *z)

@@ -123,7 +123,6 @@ weir_err weir_zmq_wait_in(weir_net *, void **list, size_t *n, weir_meet_entry **
 /* A guest listens, so that members can connect to it. */
 weir_err weir_zmq_open_guest(weir_net *, const weir_rank_info *);
 void weir_zmq_knock_close(sockets *);
-bool weir_zmq_is_guest(const weir_net *); /* it has no rank yet */
 
 /* ---- zmq_in.c ---- */
 void weir_zmq_drop(weir_net *, weir_msg *);

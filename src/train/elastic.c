@@ -3,6 +3,7 @@
 #include "net/membership.h"
 #include "train/groups.h"
 #include "train/state_share.h"
+#include "train/stop.h"
 #include <math.h>
 #include <stdlib.h>
 
@@ -15,7 +16,7 @@ struct weir_elastic {
     weir_elastic_count count;
     weir_carried *carried; /* on its way from one generation to the next; NULL: all is in place */
     const weir_members *list; /* that was agreed last */
-    int size;                 /* members of it */
+    int size, most;           /* members of it; that there may be */
     double told;              /* when this rank was first seen to be told to stop; 0: it was not */
     bool leaves;              /* it leaves with the next change */
     bool out;                 /* others go on without it, or nobody does: there is no more to try */
@@ -29,9 +30,9 @@ struct weir_elastic {
 static weir_err open_job(void *trainer)
 {
     weir_trainer *t = trainer;
-    int most = t->set->max_workers ? (int)t->set->max_workers : t->mesh.all.size;
 
-    return weir_membership_open(t->net, most, NULL, &t->elastic->membership);
+    t->elastic->most = t->set->max_workers ? (int)t->set->max_workers : t->mesh.all.size;
+    return weir_membership_open(t->net, t->elastic->most, NULL, &t->elastic->membership);
 }
 
 static weir_err close_job(void *trainer)
@@ -253,11 +254,16 @@ weir_err weir_elastic_go_on(weir_trainer *t, weir_change *change)
 
 bool weir_elastic_leaves(weir_trainer *t)
 {
-    if (!t->elastic || !t->stop || !atomic_load(t->stop))
+    if (!t->elastic || !weir_stop_here(t))
         return false;
     if (t->elastic->told <= 0)
         t->elastic->told = weir_now(t->rt);
     return weir_now(t->rt) - t->elastic->told > ALONE;
+}
+
+bool weir_elastic_invites(const weir_trainer *t)
+{
+    return t->elastic && weir_net_guests(t->net) > 0 && t->mesh.all.size < t->elastic->most;
 }
 
 void weir_elastic_heed(weir_trainer *t, const weir_noted *all)
@@ -293,7 +299,7 @@ static weir_err hand_over(weir_trainer *t)
         if (!leaves[i])
             p.stay[p.count++] = g->member[i];
     if (!err && !p.count) /* all of them: that is no leaving */
-        t->elastic->leaves = false, t->stopped = atomic_load(t->stop);
+        t->elastic->leaves = false, t->stopped = weir_stop_here(t);
     else if (!err && p.count < g->size && t->exchange->hand_over)
         err = weir_line_call(t->line, hand_over_job, &p);
     free(leaves);
@@ -338,11 +344,10 @@ static weir_err join_job(void *arg)
 {
     coming *c = arg;
     weir_trainer *t = c->t;
-    int most = t->set->max_workers ? (int)t->set->max_workers : 0;
 
     WEIR_TRY(weir_net_join(t->net, t->arena, &c->list));
-    most = most ? most : c->list.count;
-    return weir_membership_open(t->net, most, &c->list, &t->elastic->membership);
+    t->elastic->most = t->set->max_workers ? (int)t->set->max_workers : c->list.count;
+    return weir_membership_open(t->net, t->elastic->most, &c->list, &t->elastic->membership);
 }
 
 weir_err weir_elastic_join(weir_trainer *t, weir_change *change)

@@ -47,6 +47,7 @@ weir_err weir_elastic_go_on(weir_trainer *, weir_change *);
  * by then, the run stops. Else it wishes to leave, and says so among the notes of a step; so does
  * one at whose door somebody waits to join. Then all change groups between two steps. */
 bool weir_elastic_leaves(weir_trainer *);
+bool weir_elastic_invites(const weir_trainer *); /* one waits, and there is room for it */
 void weir_elastic_heed(weir_trainer *, const weir_noted *);
 /* On all members, where t->change says so. Those who leave hand over what they hold back. */
 weir_err weir_elastic_change(weir_trainer *, weir_change *);

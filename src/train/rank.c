@@ -6,6 +6,7 @@
 #include "train/loop.h"
 #include "train/resume.h"
 #include "train/rundir.h"
+#include "train/stop.h"
 #include "train/welcome.h"
 #include <limits.h>
 #include <stdlib.h>
@@ -20,13 +21,15 @@ typedef struct session {
     const weir_rank_info *rank_info;
     const weir_hooks *hooks;
     weir_result *result;
-    weir_rundir dir; /* the leader's */
+    weir_settings told; /* of one that joins: the run's, where its user said nothing */
+    weir_rundir dir;    /* the leader's */
     weir_loop loop;
     int stopped;
     bool left;        /* by wish: others go on */
     bool apart;       /* by no wish: others may be going on */
     bool in;          /* it has joined */
     char doors[1024]; /* where it may join again */
+    int counts; /* of the whole: how much the rank counts whose result it has; 0: it has none */
 } session;
 
 /* Before the first step, and after the last if nothing else has: replicas that drift are to be
@@ -84,7 +87,7 @@ static weir_err follow(session *s, const weir_change *c)
 {
     s->left = c->left;
     if (s->left)
-        s->stopped = atomic_load(s->hooks->stop);
+        s->stopped = weir_stop_here(&s->t);
     if (s->left || s->t.stopped)
         return WEIR_OK;
     WEIR_TRY(take_over(s));
@@ -226,6 +229,8 @@ static weir_err run_guest(weir_comm *comm, session *s)
     weir_welcome w;
     weir_change change;
 
+    s->told = *s->set; /* ranks of one process must not change each other's */
+    s->set = &s->told;
     begin_session(comm, s);
     WEIR_TRY(ask_at_door(s, &w));
     t->model_file = (weir_model_file){s->set->model, w.model, strlen(w.model)};
@@ -245,7 +250,7 @@ static weir_err run_guest(weir_comm *comm, session *s)
 static weir_err train_rank(weir_comm *comm, void *arg)
 {
     session *s = arg;
-    weir_err err = s->rank_info->join[0] ? run_guest(comm, s) : run(comm, s);
+    weir_err err = weir_net_joins(weir_comm_net(comm)) ? run_guest(comm, s) : run(comm, s);
 
     if (err == WEIR_SILENT) {
         char why[WEIR_WHY_MAX];
@@ -275,20 +280,32 @@ static weir_fault ended_by(weir_net *net, const weir_rank_info *rank_info, weir_
 }
 
 /* Several ranks may live in this process: each has a session of its own, and the first's is the one
- * that counts. */
+ * that counts. Where it left, another's does, which saw the end of the run. */
+static void take_result(session *whole, const session *s, bool first)
+{
+    int counts = s->left ? 1 : first ? 3 : 2;
+
+    if (counts <= whole->counts)
+        return;
+    whole->counts = counts;
+    *whole->result = *s->result;
+    whole->stopped = s->stopped;
+}
+
 static weir_err rank_main(weir_net *net, void *arg)
 {
     session *whole = arg, *s = malloc(sizeof *s);
-    weir_result other;
+    bool first = weir_net_rank(net) == whole->rank_info->rank &&
+                 weir_net_joins(net) == (whole->rank_info->join[0] != 0);
+    weir_result result = *whole->result;
     char why[WEIR_WHY_MAX];
 
     if (!s)
         return weir_fail_nomem(sizeof *s);
     *s = *whole;
-    if (!s->rank_info->join[0])
+    if (!weir_net_joins(net))
         stop_at_steps(s);
-    if (weir_net_rank(net) != whole->rank_info->rank)
-        s->result = &other;
+    s->result = &result;
     weir_err err = weir_comm_run(net, &(weir_compute){train_rank, close_trainer, s}),
              closing = WEIR_OK;
     snprintf(why, sizeof why, "%s", weir_why_text());
@@ -298,12 +315,13 @@ static weir_err rank_main(weir_net *net, void *arg)
     }
     weir_err shut = weir_journal_close(s->loop.journal);
     weir_rundir_leave(&s->dir);
-    if (s->result == whole->result) {
-        whole->stopped = s->stopped;
+    if (first) {
         whole->apart = s->apart;
         whole->in = s->in;
         memcpy(whole->doors, s->doors, sizeof whole->doors);
     }
+    if (!err)
+        take_result(whole, s, first);
     free(s);
     if (err)
         return weir_fail(err, "%s", why);
@@ -335,12 +353,10 @@ static weir_err join_again(session *s, const weir_rank_info *was, weir_err err)
 }
 
 /* What a world of this kind cannot do for a training run. */
-static weir_err check_world(const weir_settings *set)
+static weir_err check_world(const weir_settings *set, weir_net_facts *facts)
 {
-    weir_net_facts facts;
-
-    WEIR_TRY(weir_net_check(set->net, &facts));
-    if (set->profile && !facts.simulated) /* it is spent by simulated runs */
+    WEIR_TRY(weir_net_check(set->net, facts));
+    if (set->profile && !facts->simulated) /* it is spent by simulated runs */
         return weir_fail(WEIR_USAGE,
                          "--profile %s: training takes the time it takes; weir bench train "
                          "--profile writes such a file, --net sim reads it",
@@ -353,17 +369,20 @@ weir_err weir_train_run(const weir_settings *set, const weir_rank_info *rank_inf
 {
     char from[PATH_MAX];
     weir_settings own = *set;
-    session s = {.set = &own, .rank_info = rank_info, .hooks = hooks, .result = result};
+    weir_rank_info mine = *rank_info;
+    session s = {.set = &own, .rank_info = &mine, .hooks = hooks, .result = result};
+    weir_net_facts facts;
     weir_err err;
 
     *result = (weir_result){.metric = ""};
     *stopped = 0;
     if (getcwd(from, sizeof from) && from[0] == '/')
         own.from = from;
-    WEIR_TRY(check_world(set));
-    err = weir_net_run(set->net, rank_info, rank_main, &s);
+    WEIR_TRY(check_world(set, &facts));
+    mine.guests |= set->elastic && facts.simulated && facts.joins;
+    err = weir_net_run(set->net, &mine, rank_main, &s);
     if (err)
-        err = join_again(&s, rank_info, err);
+        err = join_again(&s, &mine, err);
     *stopped = s.stopped;
     return err;
 }

@@ -5,6 +5,7 @@
  *   all buckets in -> finish: the exchange commits -> commit: layer state -> parameters ready */
 #include "train/elastic.h"
 #include "train/progress.h"
+#include "train/stop.h"
 #include <math.h>
 
 static float *notes(const weir_trainer *t) { return t->grad + t->params; }
@@ -122,9 +123,9 @@ static weir_err backward_over(weir_trainer *t)
 static void write_notes(weir_trainer *t)
 {
     weir_notes mine = {.loss = t->now.score.loss / t->now.divisor,
-                       .stop = t->stop ? atomic_load(t->stop) : 0,
+                       .stop = weir_stop_here(t),
                        .leaves = weir_elastic_leaves(t),
-                       .guests = t->elastic && weir_net_guests(t->net) > 0,
+                       .guests = weir_elastic_invites(t),
                        .sent = t->traffic.last_sent,
                        .received = t->traffic.last_received};
 

@@ -3,11 +3,16 @@
 #include "train/elastic.h"
 #include <signal.h>
 
-static int here(const weir_trainer *t) { return t->stop ? atomic_load(t->stop) : 0; }
+int weir_stop_here(const weir_trainer *t)
+{
+    int stop = t->stop ? atomic_load(t->stop) : 0;
+
+    return stop ? stop : weir_net_asked(t->net);
+}
 
 bool weir_stop_told(weir_trainer *t)
 {
-    bool told = t->elastic ? weir_elastic_leaves(t) : here(t) != 0;
+    bool told = t->elastic ? weir_elastic_leaves(t) : weir_stop_here(t) != 0;
 
     if (!told && !weir_net_stopping(t->net))
         return false;
@@ -18,7 +23,7 @@ bool weir_stop_told(weir_trainer *t)
 /* As the notes of a step put it: whatever is neither of the other two is SIGTERM. */
 weir_err weir_stop_agree(weir_trainer *t, bool broken)
 {
-    int stop = here(t);
+    int stop = weir_stop_here(t);
     double votes[] = {stop && stop != SIGINT && stop != SIGHUP, stop == SIGINT, stop == SIGHUP,
                       broken};
     weir_noted all = {0};

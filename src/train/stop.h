@@ -7,6 +7,8 @@
 #define WEIR_TRAIN_STOP_H
 #include "train/trainer.h"
 
+/* The signal by which this rank was told to stop, with others or alone; 0: it was not. */
+int weir_stop_here(const weir_trainer *);
 /* This rank was told to stop, or has heard of one that was. Costs next to nothing. */
 bool weir_stop_told(weir_trainer *);
 /* All ranks at the same place, told or not: t->stopped is the signal if all of them stop for it,
