@@ -1,7 +1,7 @@
 # Weir. `make demo` and `make test` do everything themselves; see README.md.
 #   make [FLAVOUR=release|asan|tsan|coverage|clang] [MPI=mpicc|mpich|no|COMPILER] [WERROR=1]
 #                                      build/FLAVOUR/weir and libweir.a
-#   make test | demo | asan | tsan | fuzz | coverage | lint | format | bench | check-long
+#   make test | demo | asan | tsan | fuzz | fault | coverage | lint | format | bench | check-long
 #   make install [PREFIX=/usr/local] [DESTDIR=] | compile_commands.json | clean
 FLAVOUR ?= release
 CC ?= gcc
@@ -68,9 +68,12 @@ LIB_OBJ := $(patsubst src/%.c,$(O)/%.o,$(filter-out src/cli/% $(MPI_SRC) $(TABLE
 CLI_OBJ := $(patsubst src/%.c,$(O)/%.o,$(filter src/cli/%,$(SRC)))
 TESTS := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/test_*.c))
 FUZZERS := $(patsubst tests/fuzz/%.c,build/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
+FAULT_TESTS := test_elastic test_faults test_launch test_stop test_membership test_net_loss \
+	test_sim_faults test_coll_faults test_shm_faults test_peers_faults test_checkpoint_faults
 HELP_OBJ := $(patsubst tests/%.c,$(B)/tests/%.o,$(wildcard tests/help_*.c))
 
 .PHONY: FORCE all deps deps-dev tests tests-mpich tests-nompi test demo asan tsan fuzz fuzzers \
+	fault storm-bugs \
 	coverage lint format bench check-long compile_commands.json install clean
 all: deps
 	@$(MAKE) --no-print-directory -s -j$$(nproc) $(B)/weir $(B)/libweir.a
@@ -112,11 +115,29 @@ $(B)/tests/%.o: tests/%.c
 	$(COMPILE) -DWEIR_SOURCE_DIR='"$(CURDIR)"' -Itests -c $< -o $@
 $(B)/tests/%: $(B)/tests/%.o $(HELP_OBJ) $(B)/libweir.a
 	$(LINK) $^ -o $@ -lcmocka $(RPATH) $(LIBS)
+# programs with a mistake that was put in on purpose, which storms have to find (tests/check_storm):
+# one file of each is compiled with it
+BUGS := stale bucket sample quorum residual
+BUG_stale := net/match
+BUG_bucket := train/step
+BUG_sample := train/groups
+BUG_quorum := net/membership
+BUG_residual := exchange/allreduce
+BUGGY := $(BUGS:%=$(B)/bugs/weir-%)
+storm-bugs: $(BUGGY)
+.SECONDEXPANSION:
+$(BUGS:%=$(B)/bugs/%.o): $(B)/bugs/%.o: src/$$(BUG_%).c
+	$(COMPILE) -DWEIR_BUG_$(shell echo $* | tr a-z A-Z) -c $< -o $@
+$(BUGGY): $(B)/bugs/weir-%: $(B)/bugs/%.o $(CLI_OBJ) $(B)/libweir.a
+	$(LINK) $^ -o $@ $(RPATH) $(LIBS)
 # programs to be run by mpirun, by tests/test_mpi.py
 $(B)/tests/mpi/%: tests/mpi/%.c $(B)/libweir.a
 	@mkdir -p $(@D)
 	$(LINK) $(MPI_CFLAGS) $^ -o $@ $(RPATH) $(LIBS)
 tests: $(B)/weir $(TESTS) $(if $(MPICC),$(B)/tests/mpi/ranks)
+ifeq ($(FLAVOUR)$(MPI),releasempicc)
+tests: $(BUGGY)
+endif
 # the same for the second MPI, if it is there, and a program without any
 ifeq ($(MPI),mpicc)
 tests: $(if $(shell command -v mpicc.mpich),tests-mpich) tests-nompi
@@ -160,6 +181,11 @@ format: deps-dev
 	@scripts/format
 bench: all
 	@bench/run $(B)/weir
+# some minutes of storms, and of all tests in which something is made to fail
+fault: deps-dev
+	@$(MAKE) --no-print-directory -s -j$$(nproc) tests
+	@tests/check_storm $(B)
+	@tests/run $(FLAVOUR) $(FAULT_TESTS)
 check-long: all
 	@tests/check_long $(B)/weir
 # what editors and analysers read; make itself says how each file is compiled

@@ -12,7 +12,7 @@ TINY = ['--model', 'mlp:hidden=16', '--data', SMALL, '--steps', 3, '--threads', 
 
 def test_help_fits_a_screen_and_names_every_command():
     out, _ = weir('help')
-    for command in ('train', 'eval', 'bench', 'keygen', 'list', 'help'):
+    for command in ('train', 'eval', 'bench', 'storm', 'keygen', 'list', 'help'):
         assert re.search(rf'^  {command} ', out, re.M)
         text, _ = weir('help', command)
         assert 1 < len(text.splitlines()) <= 44

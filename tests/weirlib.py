@@ -49,10 +49,10 @@ def start(*args, preexec_fn=heed, **kw):
     )
 
 
-def weir(*args, code=0, timeout=300, **env):
+def weir(*args, code=0, timeout=300, program=WEIR, **env):
     """runs to the end and checks the exit code; gives (stdout, stderr)"""
     p = subprocess.run(
-        [WEIR, *map(str, args)],
+        [program, *map(str, args)],
         capture_output=True,
         text=True,
         timeout=timeout,

@@ -19,7 +19,8 @@ extern const cli_command cli_commands[];
 
 int cli_train(int argc, char **argv), cli_eval(int argc, char **argv),
     cli_bench(int argc, char **argv), cli_list(int argc, char **argv),
-    cli_help(int argc, char **argv), cli_keygen(int argc, char **argv);
+    cli_help(int argc, char **argv), cli_keygen(int argc, char **argv),
+    cli_storm(int argc, char **argv);
 
 /* Prints the last error, if `err`, as the one line that a launcher looks for; gives the exit
  * code. */

@@ -36,6 +36,18 @@ const cli_command cli_commands[] = {
      "what computing costs there: it is scaled to a worker's samples.",
      " model data batch accumulate steps threads workers exchange codec coll net optim lr clip "
      "exact profile seed timeout stall rank size rendezvous key insecure "},
+    {"storm",
+     "weir storm [--seeds N] [--from N] [--seed N] [--exchange SPEC] [--codec SPEC] [--coll SPEC]",
+     "tries small runs under faults in the simulated world, and checks what must hold of each",
+     cli_storm,
+     "--seeds N (200) storms, from --from (1) on; or --seed N, that one. A seed stands for a small "
+     "run and for its kills, pauses, cuts,\n"
+     "joins, leaves and bad links; what is not named is drawn. Checked: one history, quorums, "
+     "sums, what is held back, samples, waits,\n"
+     "ends, log, checkpoints. A violation (exit 1) prints the command that repeats it, with as few "
+     "faults as it takes: --without I,J,...\n"
+     "leaves faults out. --first: ends with the first. --jobs N: processes (cores).",
+     " exchange codec coll seed "},
     {"keygen", "weir keygen [FILE]",
      "makes a cluster key, which ranks on several machines know each other by", cli_keygen,
      "FILE is weir.key if none is named; one that exists is left alone. Copy it to every machine "

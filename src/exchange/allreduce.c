@@ -173,6 +173,9 @@ static void catch_up(void *self)
 {
     allreduce *x = self;
 
+#ifdef WEIR_BUG_RESIDUAL /* tests/check_storm: what one holds back is not what it was */
+    return;
+#endif
     for (int i = 0; i < x->env.lanes; i++)
         weir_lane_commit(&x->env.lane[i]);
 }

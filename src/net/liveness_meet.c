@@ -117,7 +117,7 @@ static void say_why(weir_net *n, weir_err why, const char *sentence)
 {
     weir_fault f;
 
-    weir_net_fault(n, &f);
+    weir_net_ended_by(n, &f);
     if (!f.code) { /* nobody else is to blame */
         weir_liveness_fault(n, n->rank, WEIR_LOST, &f);
         f.cause = (weir_err)weir_err_exit(why);

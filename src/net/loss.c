@@ -81,9 +81,15 @@ bool weir_net_alive(weir_net *n, int peer)
            !has_left(n, peer);
 }
 
+/* Where it is, peers take no more of what is on its way to them: whoever waits for that would wait
+ * for ever. */
 static void look_whether_over(weir_net *n)
 {
-    atomic_store(&n->over, n->strict && (n->first || n->ended >= n->generation));
+    bool over = n->strict && (n->first || n->ended >= n->generation);
+
+    atomic_store(&n->over, over);
+    if (over && n->world->let)
+        n->world->let(n, NULL);
 }
 
 void weir_net_strict(weir_net *n, bool strict)

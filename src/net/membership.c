@@ -110,6 +110,9 @@ bool weir_membership_quorum(const weir_membership *m,
         with_lowest |= lowest && in(m, i);
         lowest = false;
     }
+#ifdef WEIR_BUG_QUORUM /* tests/check_storm: whoever is there goes on */
+    return part > 0;
+#endif
     return 2 * part > whole || (2 * part == whole && with_lowest);
 }
 
@@ -416,9 +419,9 @@ static double look(weir_membership *m)
     look_for_hope(m, now);
     if (m->hopeless > 0)
         return now + LOOK;
-    if (m->lead.round) {
+    if (m->lead.round) { /* one that leaves in order wakes nobody */
         weir_round_look(m);
-        return m->resting && board_counts(m) ? now + LOOK : WEIR_NEVER;
+        return !m->resting ? WEIR_NEVER : now + (board_counts(m) ? LOOK : PATIENCE);
     }
     for (int i = 0; m->now.member[i] != m->net->rank; i++)
         patience += weir_membership_is_here(m, i) ? MORE : 0;

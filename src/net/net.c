@@ -237,6 +237,7 @@ weir_net_mishaps weir_net_happened(weir_net *n)
 {
     return n->world->happened ? n->world->happened(n) : (weir_net_mishaps){0};
 }
+int weir_net_node(weir_net *n) { return n->world->node ? n->world->node(n) : n->rank; }
 double weir_net_now(weir_net *n) { return n->world->now(n->sched); }
 
 void weir_net_phase(weir_net *n, weir_phase phase, uint64_t step)

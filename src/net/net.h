@@ -248,6 +248,8 @@ typedef struct weir_net_mishaps {
     uint64_t delayed, dropped, corrupted, duplicated;
 } weir_net_mishaps;
 weir_net_mishaps weir_net_happened(weir_net *);
+/* Which of its nodes this is; elsewhere: the rank. */
+int weir_net_node(weir_net *);
 
 /* ---- the world ---- */
 /* Where this rank is. Found by weir_rank_info_find (rank_info.h). */

@@ -343,6 +343,7 @@ const weir_world weir_net_sim = {
     .cost = weir_sim_cost,
     .stood = weir_sim_stood,
     .happened = happened,
+    .node = weir_sim_index,
     .invite = weir_sim_invite,
     .grow = weir_sim_grow,
     .link = weir_sim_link,

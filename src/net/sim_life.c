@@ -54,13 +54,14 @@ void weir_sim_tell(weir_net *n, int peer, weir_frame_kind kind, const void *body
     weir_sim_node *b = weir_sim_at(s, peer);
     int from = weir_sim_index(n), to;
     weir_fault f;
-    double since;
+    double since, heals;
 
-    if (kind != WEIR_FRAME_FAIL || !b || gone(b) || weir_sim_node_of(n)->dead ||
-        weir_sim_cut_until(s, from, to = weir_sim_index(&b->net), &since) > 0)
+    if (kind != WEIR_FRAME_FAIL || !b || gone(b) || weir_sim_node_of(n)->dead)
         return;
-    if (weir_cause_read(body, len, n->size, &f))
-        send_control(s, n->rank, to, s->now + weir_sim_latency(s, from, to), &f);
+    /* through a cut: when it has healed the link is found to be closed */
+    heals = weir_sim_cut_until(s, from, to = weir_sim_index(&b->net), &since);
+    if (heals < WEIR_NEVER && weir_cause_read(body, len, n->size, &f))
+        send_control(s, n->rank, to, fmax(s->now, heals) + weir_sim_latency(s, from, to), &f);
 }
 
 /* `b` hears that `from` is gone, now, or as soon as it can hear anything. */
@@ -140,7 +141,7 @@ static void leave_with(weir_sim *s, weir_sim_node *a, weir_err err, const char *
         s->nomem = true;
         return;
     }
-    weir_net_fault(&a->net, f);
+    weir_net_ended_by(&a->net, f);
     if (!f->code) { /* nobody else is to blame */
         weir_liveness_fault(&a->net, a->net.rank, WEIR_LOST, f);
         f->cause = (weir_err)weir_err_exit(err);

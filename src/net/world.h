@@ -130,6 +130,7 @@ typedef struct weir_world {
     /* for how long this rank has been stopped so far, in all its pauses */
     double (*stood)(weir_net *);
     weir_net_mishaps (*happened)(weir_net *);
+    int (*node)(weir_net *);
 } weir_world;
 
 /* What every world's options begin with. */

@@ -125,6 +125,7 @@ static weir_err catch_up(weir_trainer *t, const weir_members *l)
     if (t->exchange->catch_up)
         WEIR_TRY(weir_line_call(t->line, catch_up_job, t));
     weir_model_commit(t->model);
+    WEIR_WITNESS(t, WEIR_SEEN_CATCH_UP, NULL);
     return WEIR_OK;
 }
 
@@ -228,6 +229,8 @@ static weir_err agree_and_follow(weir_trainer *t, weir_change *change)
         weir_net_phase(t->net, WEIR_PHASE_AGREE, t->step);
         if ((err = weir_line_call(t->line, agree_job, t)))
             return t->elastic->out = true, err;
+        if (!change->fault.code) /* others may have said so before it was seen here */
+            weir_net_ended_by(t->net, &change->fault);
         count_list(t, &lost);
         change->lost += lost;
         change->list = t->elastic->list;
@@ -245,6 +248,7 @@ weir_err weir_elastic_go_on(weir_trainer *t, weir_change *change)
 
     *change = (weir_change){0};
     t->change = false;
+    t->stopped = 0; /* not all may have heard of it: they agree on it again */
     err = agree_and_follow(t, change);
     change->seconds = weir_now(t->rt) - begun;
     return err;
@@ -302,6 +306,8 @@ static weir_err hand_over(weir_trainer *t)
         t->elastic->leaves = false, t->stopped = weir_stop_here(t);
     else if (!err && p.count < g->size && t->exchange->hand_over)
         err = weir_line_call(t->line, hand_over_job, &p);
+    if (!err)
+        WEIR_WITNESS(t, WEIR_SEEN_HAND_OVER, NULL);
     free(leaves);
     free(p.stay);
     return err;

@@ -131,7 +131,9 @@ weir_err weir_trainer_settle(weir_trainer *t)
         if (!t->dry)
             weir_model_refresh(t->model);
     }
-    return average_statistics(t);
+    WEIR_TRY(average_statistics(t));
+    WEIR_WITNESS(t, WEIR_SEEN_SETTLED, NULL);
+    return WEIR_OK;
 }
 
 /* Scores `n` test samples, whose indices are `every` apart, in one batch. */

@@ -6,8 +6,9 @@
 /* Takes down a step, as soon as all is known of it. */
 static weir_err log_step(weir_loop *l, weir_trainer *t, const weir_step_report *whole)
 {
-    if (!whole->step)
+    if (!whole->step || whole->step == l->logged)
         return WEIR_OK;
+    l->logged = whole->step;
     weir_tally_step(&l->tally, whole);
     return weir_report_step(l->journal, t, whole);
 }
@@ -44,6 +45,9 @@ static weir_err evaluate(weir_loop *l, weir_trainer *t)
     if (t->stopped || t->change) /* it was broken off */
         return WEIR_OK;
     l->evaluated = t->step;
+    if (l->scored == t->step) /* others had not heard how good it is */
+        return WEIR_OK;
+    l->scored = t->step;
     weir_tally_evaluated(&l->tally, t, &score, weir_now(t->rt) - begun);
     return weir_report_eval(l->journal, t, &l->tally);
 }
@@ -61,10 +65,36 @@ weir_err weir_loop_open(weir_loop *l, weir_trainer *t)
     const weir_settings *set = t->set;
 
     l->began = l->checked = l->saved = t->step;
-    l->evaluated = UINT64_MAX;
+    l->evaluated = l->scored = UINT64_MAX;
     l->checks = (weir_every){.n = (uint64_t)set->check_every};
     WEIR_TRY(weir_every_read("--eval-every", set->eval_every, &l->evals));
     return weir_every_read("--save-every", set->save_every, &l->saves);
+}
+
+weir_err weir_loop_agree(weir_loop *l, weir_trainer *t, bool fresh)
+{
+    enum { PENDING, STEPPED, CHECK, SAVE, EVALUATE, VOTES };
+    double votes[VOTES] = {0};
+    uint64_t done = t->step, open = UINT64_MAX;
+
+    if (!fresh) {
+        votes[PENDING] = t->pending.step != 0;
+        votes[STEPPED] = l->began != t->step;
+        votes[CHECK] = l->checked != t->step;
+        votes[SAVE] = l->saved != t->step;
+        votes[EVALUATE] = l->evaluated != t->step;
+    }
+    WEIR_TRY(weir_trainer_sum(t, votes, VOTES));
+    if (votes[PENDING] > 0 && !t->pending.step) {
+        t->pending = t->flushed;
+        t->pending.step = t->step;
+    }
+    if (fresh)
+        l->began = votes[STEPPED] > 0 ? open : done;
+    l->checked = votes[CHECK] > 0 ? open : done;
+    l->saved = votes[SAVE] > 0 ? open : done;
+    l->evaluated = votes[EVALUATE] > 0 ? open : done;
+    return WEIR_OK;
 }
 
 /* What is due at this step and has not been done: a step that a loss has interrupted comes back to

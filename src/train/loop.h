@@ -14,10 +14,16 @@ typedef struct weir_loop {
     uint64_t began;                  /* the step that this process began at */
     /* the last steps at which these were done */
     uint64_t evaluated, saved, checked;
+    uint64_t logged, scored; /* the last step, and the last evaluation, that were told */
 } weir_loop;
 
 /* Before the first step. */
 weir_err weir_loop_open(weir_loop *, weir_trainer *);
+
+/* With other members, before they go on: whatever some of them have done at this step and others
+ * have not, as it was broken off in the middle, is done by all. fresh: this one has just come, and
+ * does what they do. [all ranks] */
+weir_err weir_loop_agree(weir_loop *, weir_trainer *, bool fresh);
 
 /* Goes on from t->step to the end of the run, or until all ranks agreed to stop (t->stopped), or
  * members wish to change (t->change). What

@@ -28,6 +28,7 @@ typedef struct session {
     bool left;        /* by wish: others go on */
     bool apart;       /* by no wish: others may be going on */
     bool in;          /* it has joined */
+    bool fresh;       /* has come, and does not know yet what the others are at */
     char doors[1024]; /* where it may join again */
     int counts; /* of the whole: how much the rank counts whose result it has; 0: it has none */
 } session;
@@ -45,6 +46,7 @@ static weir_err run_generation(session *s)
     weir_trainer *t = &s->t;
 
     WEIR_TRY(settle_drift(t));
+    WEIR_WITNESS(t, WEIR_SEEN_BEGUN, NULL);
     WEIR_TRY(weir_trainer_check(t));
     WEIR_TRY(weir_loop_run(&s->loop, t));
     if (t->change)
@@ -82,6 +84,15 @@ static weir_err end_below(session *s, const weir_change *c)
                      why, t->mesh.all.size, (long long)s->set->min_workers);
 }
 
+/* First of all in a generation that is not the run's first: who saves, and what is to be done. */
+static weir_err meet(session *s)
+{
+    WEIR_TRY(weir_resume_agree(&s->t, &s->loop.keeps));
+    WEIR_TRY(weir_loop_agree(&s->loop, &s->t, s->fresh));
+    s->fresh = false;
+    return WEIR_OK;
+}
+
 /* With other members, or without this one. */
 static weir_err follow(session *s, const weir_change *c)
 {
@@ -91,7 +102,7 @@ static weir_err follow(session *s, const weir_change *c)
     if (s->left || s->t.stopped)
         return WEIR_OK;
     WEIR_TRY(take_over(s));
-    WEIR_TRY(weir_resume_agree(&s->t, &s->loop.keeps));
+    WEIR_TRY(meet(s));
     WEIR_TRY(weir_report_change(s->loop.journal, &s->t, c));
     return s->t.mesh.all.size < s->set->min_workers ? end_below(s, c) : WEIR_OK;
 }
@@ -122,8 +133,10 @@ static void part(session *s)
 /* One generation after the other. Members may be lost at any time, also while others are. */
 static weir_err run_members(session *s)
 {
-    weir_err err = run_generation(s);
+    weir_err err = s->fresh ? meet(s) : WEIR_OK;
 
+    if (!err)
+        err = run_generation(s);
     while (!s->left && (s->t.change || (err && weir_elastic_can(&s->t, err)))) {
         err = go_on(s, !err);
         if (!err && !s->left)
@@ -139,6 +152,7 @@ static void begin_session(weir_comm *comm, session *s)
     s->t = (weir_trainer){.set = s->set,
                           .rank_info = s->rank_info,
                           .stop = s->hooks->stop,
+                          .witness = s->hooks->witness,
                           .comm = comm};
     s->dir = (weir_rundir){.set = s->set, .host = s->rank_info->host, .model = &s->t.model_file};
     s->loop.dir = &s->dir;
@@ -241,9 +255,9 @@ static weir_err run_guest(weir_comm *comm, session *s)
     WEIR_TRY(weir_elastic_join(t, &change));
     s->in = true;
     stop_at_steps(s);
-    WEIR_TRY(weir_resume_agree(t, &s->loop.keeps));
     WEIR_TRY(invite(s));
     WEIR_TRY(weir_loop_open(&s->loop, t));
+    s->fresh = true;
     return run_members(s);
 }
 
@@ -313,6 +327,9 @@ static weir_err rank_main(weir_net *net, void *arg)
         weir_fault fault = ended_by(net, s->rank_info, err, why);
         closing = weir_report_fault(s->loop.journal, &fault, "leave");
     }
+    if (s->hooks->witness)
+        s->hooks->witness->end(s->hooks->witness->arg, net,
+                               &(weir_seen_end){err, why, s->left, s->stopped});
     weir_err shut = weir_journal_close(s->loop.journal);
     weir_rundir_leave(&s->dir);
     if (first) {

@@ -6,6 +6,7 @@
 #include "net/net.h"
 #include "train/settings.h"
 #include "train/warn.h"
+#include "train/witness.h"
 #include <stdatomic.h>
 #include <stdio.h>
 
@@ -21,6 +22,7 @@ typedef struct weir_hooks {
     bool live;    /* it is a terminal */
     void (*event)(void *, const char *json);
     void *arg;
+    const weir_witness *witness;
 } weir_hooks;
 
 /* *stopped: the signal the run stopped for, 0 if it ran to its end. */

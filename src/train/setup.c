@@ -110,6 +110,8 @@ static size_t bucket_bytes(const weir_trainer *t)
 {
     size_t bytes = t->params * sizeof(float) / BUCKETS;
 
+    if (t->witness && t->witness->bucket)
+        return t->witness->bucket;
     return bytes < LEAST_BUCKET ? LEAST_BUCKET : bytes > MOST_BUCKET ? MOST_BUCKET : bytes;
 }
 

@@ -59,6 +59,7 @@ static weir_err move_all(weir_trainer *t, parcel *p, void *more, size_t bytes)
     move(p, &t->samples, sizeof t->samples, true);
     move(p, &t->cursor, sizeof t->cursor, true);
     move(p, &t->pending, sizeof t->pending, true);
+    move(p, &t->flushed, sizeof t->flushed, true);
     if (!t->dry)
         move(p, t->param, t->params * sizeof *t->param, true);
     return t->dry ? WEIR_OK : list_state(t, &p->io);

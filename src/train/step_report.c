@@ -55,6 +55,8 @@ void weir_step_report_take(weir_trainer *t, double sent, double received, weir_s
     *whole = t->pending;
     whole->sent = sent;
     whole->received = received;
+    if (t->pending.step)
+        t->flushed = t->pending;
     t->pending.step = 0;
 }
 

@@ -14,6 +14,7 @@
 #include "train/profile.h"
 #include "train/refuse.h"
 #include "train/warn.h"
+#include "train/witness.h"
 #include <stdatomic.h>
 
 /* What a step came to, the same on all ranks but for the times. */
@@ -55,8 +56,9 @@ typedef struct weir_trainer {
     const weir_rank_info *rank_info;
     atomic_int *stop; /* a signal that came, 0: none. NULL: nobody sends any */
     weir_comm *comm;
-    bool steady; /* a codec's warm-up counts as over: benchmarks */
-    bool looks;  /* reports tell what is held back, which costs a pass over it */
+    bool steady;                 /* a codec's warm-up counts as over: benchmarks */
+    const weir_witness *witness; /* NULL: nobody watches */
+    bool looks;                  /* reports tell what is held back, which costs a pass over it */
     /* ---- the world ---- */
     weir_line *line; /* of the comm task: where this trainer's jobs are done */
     weir_net *net;
@@ -106,6 +108,7 @@ typedef struct weir_trainer {
     /* of the last step, without the bytes, which the next one brings; its step is 0: there is
      * none */
     weir_step_report pending;
+    weir_step_report flushed; /* the last that was handed out, as it was pending */
     /* what steps cost: taken down (in a real world) or spent (in a simulated one). NULL: neither */
     weir_profile *profile;
     weir_warned warned; /* before there was a journal */
