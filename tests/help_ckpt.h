@@ -81,8 +81,8 @@ static inline double tick(weir_rt *rt)
 }
 static weir_rt clock_rt = {.now = tick};
 
-static inline weir_err save_with(const char *out, uint64_t step, int keep, int workers,
-                                 weir_checkpoint_saved *saved)
+static inline weir_err save_at(const weir_checkpoint_place *place, uint64_t step, int workers,
+                               weir_checkpoint_saved *saved)
 {
     weir_checkpoint_info info = {.step = step,
                                  .seed = UINT64_MAX,
@@ -97,7 +97,13 @@ static inline weir_err save_with(const char *out, uint64_t step, int keep, int w
 
     fill(&r, step);
     body = body_of(&r);
-    return weir_checkpoint_save(&clock_rt, out, keep, &info, &body, saved);
+    return weir_checkpoint_save(&clock_rt, place, &info, &body, saved);
+}
+
+static inline weir_err save_with(const char *out, uint64_t step, int keep, int workers,
+                                 weir_checkpoint_saved *saved)
+{
+    return save_at(&(weir_checkpoint_place){.out = out, .keep = keep}, step, workers, saved);
 }
 
 static inline weir_err save(const char *out, uint64_t step)

@@ -182,6 +182,7 @@ static void other_fields_are_refused(void **state)
     } cases[] = {{other_size, WEIR_MISFIT, WEIR_OK}, {missing, WEIR_MISFIT, WEIR_OK},
                  {may_miss, WEIR_OK, WEIR_OK},       {wrong_type, WEIR_MISFIT, WEIR_OK},
                  {summed, WEIR_MISFIT, WEIR_MISFIT}, {twice, WEIR_MISFIT, WEIR_FAILED}};
+    weir_checkpoint_place place = {.out = out, .keep = 9};
     weir_checkpoint_info info = {.step = 2, .workers = 2};
     weir_checkpoint_saved saved;
     weir_checkpoint_body body;
@@ -196,7 +197,7 @@ static void other_fields_are_refused(void **state)
         body.state = cases[i].state, body.arg = x;
         assert_int_equal(weir_checkpoint_load(in_out("step-1"), 2, &body, &left), cases[i].loading);
         assert_true(x[0] == 5 && x[2] == 5);
-        assert_int_equal(weir_checkpoint_save(&clock_rt, out, 9, &info, &body, &saved),
+        assert_int_equal(weir_checkpoint_save(&clock_rt, &place, &info, &body, &saved),
                          cases[i].saving);
     }
     assert_int_equal(left, 3); /* of may_miss */

@@ -202,6 +202,58 @@ static void disk_is_full(void **state)
     assert_true(saved && room > 3);
 }
 
+/* ---- a directory that is another's by now ---- */
+
+typedef struct holding {
+    int asked, held; /* so often it still is ours */
+} holding;
+
+static bool still_held(const void *arg)
+{
+    holding *h = (holding *)arg;
+
+    return h->asked++ < h->held;
+}
+
+/* Asked when all is written, and not again: no name changes, and nothing is removed. */
+static void nothing_is_named_in_anothers_directory(void **state)
+{
+    holding h = {0};
+    weir_checkpoint_place place = {.out = out, .keep = 1, .held = still_held, .arg = &h};
+    weir_checkpoint_saved saved;
+
+    (void)state;
+    assert_int_equal(save(out, 1), WEIR_OK);
+    assert_int_equal(save(out, 2), WEIR_OK);
+    for (uint64_t step = 2; step <= 3; step++) {
+        assert_int_equal(save_at(&place, step, 2, &saved), WEIR_DISK);
+        assert_non_null(strstr(weir_why_text(), "another run's"));
+        assert_int_equal(h.asked, step - 1);
+        assert_string_equal(names(out), "latest step-1 step-2");
+        assert_int_equal(found(out), 2);
+    }
+}
+
+/* It becomes another's while names change: what comes after that is left alone. */
+static void lost_while_names_change(void **state)
+{
+    holding h = {.held = 1};
+    weir_checkpoint_place place = {.out = out, .keep = 1, .held = still_held, .arg = &h};
+    weir_checkpoint_saved saved;
+
+    (void)state;
+    assert_int_equal(save(out, 1), WEIR_OK);
+    assert_int_equal(save(out, 2), WEIR_OK);
+    assert_int_equal(save_at(&place, 3, 2, &saved), WEIR_DISK);
+    assert_int_equal(h.asked, 2);
+    assert_string_equal(names(out), "latest step-1 step-2 step-3");
+    assert_true(weir_checkpoint_is_latest(out, 2) && !weir_checkpoint_is_latest(out, 3));
+    h = (holding){.held = 1}; /* it is there already */
+    assert_int_equal(save_at(&place, 3, 2, &saved), WEIR_OK);
+    assert_string_equal(names(out), "latest step-1 step-2 step-3");
+    assert_int_equal(found(out), 3);
+}
+
 /* ---- killed at any instant ---- */
 
 static void save_for_ever(uint64_t step)
@@ -254,7 +306,7 @@ static void killed_while_saving(void **state)
 
     (void)state;
     assert_int_equal(save(out, 1), WEIR_OK);
-    for (int i = 0; i < 50; i++) {
+    for (int i = 0; i < 100; i++) {
         pid_t child = fork();
         int code;
         if (!child)
@@ -278,9 +330,14 @@ static void killed_while_saving(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(every_damage_is_seen), CASE(files_of_two_saves_are_no_pair),
-        CASE(finds_without_latest), CASE(no_descriptor_is_no_damage),
-        CASE(files_too_large),      CASE(disk_is_full),
+        CASE(every_damage_is_seen),
+        CASE(files_of_two_saves_are_no_pair),
+        CASE(finds_without_latest),
+        CASE(no_descriptor_is_no_damage),
+        CASE(files_too_large),
+        CASE(disk_is_full),
+        CASE(nothing_is_named_in_anothers_directory),
+        CASE(lost_while_names_change),
         CASE(killed_while_saving),
     };
 

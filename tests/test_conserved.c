@@ -2,7 +2,7 @@
  * nothing is lost. All in the simulated world, on gradients that are whole numbers, so that sums
  * are exact. */
 #include "help_held.h"
-#include "train/state_gather.h"
+#include "train/state_deal.h"
 #include "train/refuse.h"
 #include <math.h>
 #include <setjmp.h>

@@ -1,6 +1,6 @@
 /* What each worker has of its own comes back to other numbers of workers: sums are conserved, means
  * are means. */
-#include "train/state_gather.h"
+#include "train/state_deal.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>

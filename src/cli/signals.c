@@ -95,6 +95,7 @@ static weir_err watch_signals(cli_stop *stop, const weir_rank_info *rank_info)
     our_signals(&set);
     sigprocmask(SIG_BLOCK, &set, NULL);
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is a full disk, no more */
     weir_launched_find(&launched);
     watch.stop = stop;
     watch.lifeline = launched.lifeline;

@@ -13,6 +13,7 @@
 /* ---- saving ---- */
 
 typedef struct saving {
+    const weir_checkpoint_place *place;
     const char *out;
     char path[WEIR_CHECKPOINT_PATH];
     weir_arena *arena;
@@ -94,6 +95,17 @@ static weir_err write_file(const saving *s, int file, weir_file **written)
     return WEIR_OK;
 }
 
+static weir_err check_held(const saving *s)
+{
+    const weir_checkpoint_place *p = s->place;
+
+    return !p->held || p->held(p->arg)
+               ? WEIR_OK
+               : weir_fail(WEIR_DISK,
+                           "%s: its directory is another run's by now: nothing in it is changed",
+                           s->path);
+}
+
 /* Gives both their names, one after the other; takes the files. */
 static weir_err name_files(const saving *s, weir_file *model, weir_file *state)
 {
@@ -118,6 +130,8 @@ static weir_err write_both(const saving *s)
     err = write_file(s, WEIR_CHECKPOINT_STATE, &state);
     if (err)
         return weir_file_drop(model), err;
+    if ((err = check_held(s)))
+        return weir_file_drop(state), weir_file_drop(model), err;
     weir_checkpoint_remove(s->path); /* not whole, or not the same */
     err = name_files(s, model, state);
     if (err)
@@ -143,18 +157,26 @@ static weir_err save(saving *s, const weir_checkpoint_info *info, const weir_che
     saved = is_saved(s);
     if (!saved)
         WEIR_TRY(write_both(s));
+    WEIR_TRY(check_held(s)); /* giving names waits for the disk */
     err = point_latest(s);
     if (err && !saved)
         weir_checkpoint_remove(s->path);
     return err;
 }
 
-weir_err weir_checkpoint_save(weir_rt *rt, const char *out, int keep,
+static weir_err remove_old(const saving *s, uint64_t step)
+{
+    WEIR_TRY(check_held(s));
+    return weir_checkpoint_prune(s->out, step, s->place->keep);
+}
+
+weir_err weir_checkpoint_save(weir_rt *rt, const weir_checkpoint_place *place,
                               const weir_checkpoint_info *info, const weir_checkpoint_body *body,
                               weir_checkpoint_saved *saved)
 {
     double begin = weir_now(rt);
-    saving s = {.out = out};
+    const char *out = place->out;
+    saving s = {.place = place, .out = out};
     weir_err err;
 
     WEIR_TRY(weir_checkpoint_step_path(out, info->step, s.path));
@@ -164,7 +186,7 @@ weir_err weir_checkpoint_save(weir_rt *rt, const char *out, int keep,
     err = save(&s, info, body);
     weir_arena_free(s.arena);
     WEIR_TRY(err);
-    if (weir_checkpoint_prune(out, info->step, keep)) /* what was asked for is saved all the same */
+    if (remove_old(&s, info->step)) /* what was asked for is saved all the same */
         weir_log(WEIR_LOG_WARN, "checkpoint", "old checkpoints stay: %s", weir_why_text());
     memcpy(saved->path, s.path, sizeof s.path);
     saved->bytes = s.bytes;

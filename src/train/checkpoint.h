@@ -46,6 +46,17 @@ typedef struct weir_checkpoint_body {
     weir_err (*unused)(const char *name);
 } weir_checkpoint_body;
 
+/* Where it is kept. */
+typedef struct weir_checkpoint_place {
+    const char *out;
+    int keep; /* how many, at least 1 */
+    /* asked when all is written, before names change: before the files get theirs, before `latest`
+     * is changed and before old ones are removed. false: OUT is another's by now, and nothing more
+     * in it is touched. NULL: it is ours */
+    bool (*held)(const void *arg);
+    const void *arg;
+} weir_checkpoint_place;
+
 typedef struct weir_checkpoint_saved {
     char path[WEIR_CHECKPOINT_PATH]; /* OUT/step-N */
     uint64_t bytes;
@@ -53,19 +64,23 @@ typedef struct weir_checkpoint_saved {
 } weir_checkpoint_saved;
 
 /* Writes OUT/step-N, whole or not at all, points `latest` to it, and then removes all but the
- * `keep` (at least 1) newest; this one stays. Of those that stay, the ones before step N come
+ * `keep` newest; this one stays. Of those that stay, the ones before step N come
  * first: later ones belong to a future that was given up. A step-N that is there already stays if
  * it holds the same, and is replaced otherwise: that alone is not atomic, between two names. A
  * write that fails is WEIR_DISK, and what was there before is untouched. Blocks for as long as the
  * disk takes. */
-weir_err weir_checkpoint_save(weir_rt *, const char *out, int keep, const weir_checkpoint_info *,
-                              const weir_checkpoint_body *, weir_checkpoint_saved *);
+weir_err weir_checkpoint_save(weir_rt *, const weir_checkpoint_place *,
+                              const weir_checkpoint_info *, const weir_checkpoint_body *,
+                              weir_checkpoint_saved *);
 
 /* The newest whole checkpoint of a run directory (the one `latest` names if it is whole, else by
  * falling step), with a warning for each that was skipped; or `dir` itself if it is a checkpoint.
  * None whole: WEIR_DAMAGED, with what is wrong with the newest. None at all: WEIR_USAGE. Reads the
  * files whole. */
 weir_err weir_checkpoint_find(const char *dir, char path[WEIR_CHECKPOINT_PATH]);
+
+/* Is `latest` the checkpoint of this step? It was whole when it became that. */
+bool weir_checkpoint_is_latest(const char *out, uint64_t step);
 
 /* Does the run directory have a checkpoint, whole or not? */
 bool weir_checkpoint_any(const char *out);

@@ -53,6 +53,13 @@ bool weir_checkpoint_latest(const char *out, uint64_t *step)
     return weir_checkpoint_is_step(target, step);
 }
 
+bool weir_checkpoint_is_latest(const char *out, uint64_t step)
+{
+    uint64_t latest;
+
+    return weir_checkpoint_latest(out, &latest) && latest == step;
+}
+
 /* ---- listing ---- */
 
 typedef weir_err (*visitor)(void *arg, const char *out, const char *name);

@@ -10,7 +10,7 @@ enum { SHORT = 4096 };
 
 /* The one place that knows what each rule means to a checkpoint. Rank 0 saves, and all ranks read
  * the same file: fields that differ between workers are made whole before they come here
- * (state_gather.h), and streams are read by range. */
+ * (snapshot.h), and streams are read by range. */
 static weir_err check_rule(const char *name, weir_keep keep, bool loading)
 {
     static const char *const rule[] = {

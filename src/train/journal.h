@@ -21,10 +21,15 @@ typedef struct weir_journal_setup {
 weir_err weir_journal_open(const weir_journal_setup *, weir_journal **);
 /* The file at its path may be another by now: opens it again. */
 weir_err weir_journal_renew(weir_journal *);
+/* It goes on with what others began: its first line is not the run's first. */
+void weir_journal_go_on(weir_journal *);
 /* Somebody will see what is written. */
 bool weir_journal_logs(const weir_journal *);
-/* An event with its time; give it to weir_journal_write, which frees it. A write that fails is
- * WEIR_DISK. NULL journal: NULL. */
+/* An event with its time; give it to weir_journal_write, which frees it. NULL journal: NULL.
+ *
+ * Where the first line cannot be written that is WEIR_DISK. Later a full disk ends no run: lines
+ * that cannot be written are lost whole, which is warned of, and the log says how many are missing
+ * as soon as it can. If the last ones are, closing is WEIR_DISK. */
 weir_json *weir_journal_event(weir_journal *, const char *event);
 weir_err weir_journal_write(weir_journal *, weir_json *);
 /* A line that stays, and one that is rewritten at most some times a second (only on a terminal). */

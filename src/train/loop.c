@@ -1,7 +1,7 @@
 /* loop.c - see loop.h. */
 #include "train/loop.h"
 #include "train/progress.h"
-#include "train/resume.h"
+#include "train/saver.h"
 
 /* Takes down a step, as soon as all is known of it. */
 static weir_err log_step(weir_loop *l, weir_trainer *t, const weir_step_report *whole)
@@ -52,12 +52,18 @@ static weir_err evaluate(weir_loop *l, weir_trainer *t)
     return weir_report_eval(l->journal, t, &l->tally);
 }
 
+/* What has been trained is kept before it is looked at for the last time: there it is waited
+ * for. */
 static weir_err save(weir_loop *l, weir_trainer *t)
 {
-    if (!l->keeps)
-        return WEIR_OK;
-    WEIR_TRY(log_last(l, t)); /* whoever resumes finds in the log what was saved */
-    return weir_resume_save(t, l->journal, l->dir);
+    if (l->keeps) {
+        WEIR_TRY(log_last(l, t)); /* whoever resumes finds in the log what was saved */
+        WEIR_TRY(weir_saver_save(t, l->journal, l->dir));
+        l->begun = t->step;
+    }
+    l->saved = t->step;
+    l->owed = false;
+    return l->keeps && weir_progress_over(t) ? weir_saver_end(t, l->journal, l->dir) : WEIR_OK;
 }
 
 weir_err weir_loop_open(weir_loop *l, weir_trainer *t)
@@ -71,9 +77,14 @@ weir_err weir_loop_open(weir_loop *l, weir_trainer *t)
     return weir_every_read("--save-every", set->save_every, &l->saves);
 }
 
+void weir_loop_owe(weir_loop *l, const char *out)
+{
+    l->owed = l->begun && out && !weir_checkpoint_is_latest(out, l->begun);
+}
+
 weir_err weir_loop_agree(weir_loop *l, weir_trainer *t, bool fresh)
 {
-    enum { PENDING, STEPPED, CHECK, SAVE, EVALUATE, VOTES };
+    enum { PENDING, STEPPED, CHECK, SAVE, EVALUATE, KEEPS, OWED, BEGUN, VOTES };
     double votes[VOTES] = {0};
     uint64_t done = t->step, open = UINT64_MAX;
 
@@ -83,6 +94,11 @@ weir_err weir_loop_agree(weir_loop *l, weir_trainer *t, bool fresh)
         votes[CHECK] = l->checked != t->step;
         votes[SAVE] = l->saved != t->step;
         votes[EVALUATE] = l->evaluated != t->step;
+    }
+    if (weir_group_leads(&t->mesh.all)) { /* this one's word alone */
+        votes[KEEPS] = t->set->out != NULL;
+        votes[OWED] = l->owed;
+        votes[BEGUN] = (double)l->begun;
     }
     WEIR_TRY(weir_trainer_sum(t, votes, VOTES));
     if (votes[PENDING] > 0 && !t->pending.step) {
@@ -94,6 +110,9 @@ weir_err weir_loop_agree(weir_loop *l, weir_trainer *t, bool fresh)
     l->checked = votes[CHECK] > 0 ? open : done;
     l->saved = votes[SAVE] > 0 ? open : done;
     l->evaluated = votes[EVALUATE] > 0 ? open : done;
+    l->keeps = votes[KEEPS] > 0;
+    l->owed = votes[OWED] > 0;
+    l->begun = (uint64_t)votes[BEGUN];
     return WEIR_OK;
 }
 
@@ -108,14 +127,20 @@ static weir_err do_what_is_due(weir_loop *l, weir_trainer *t)
         WEIR_TRY(weir_trainer_check(t));
         l->checked = t->step;
     }
-    /* what has been trained is kept before it is looked at, which may take long */
-    if (stepped && (weir_every_due(l->saves, t) || weir_progress_over(t)) && l->saved != t->step) {
+    if (l->owed ||
+        (stepped && l->saved != t->step && (weir_every_due(l->saves, t) || weir_progress_over(t))))
         WEIR_TRY(save(l, t));
-        l->saved = t->step;
-    }
     if (stepped && weir_every_due(l->evals, t) && l->evaluated != t->step && !t->stopped)
         return evaluate(l, t);
     return WEIR_OK;
+}
+
+weir_err weir_loop_save_last(weir_loop *l, weir_trainer *t)
+{
+    WEIR_TRY(log_last(l, t));
+    if (l->owed || l->saved != t->step)
+        WEIR_TRY(save(l, t));
+    return l->keeps ? weir_saver_end(t, l->journal, l->dir) : WEIR_OK;
 }
 
 weir_err weir_loop_run(weir_loop *l, weir_trainer *t)
@@ -124,16 +149,13 @@ weir_err weir_loop_run(weir_loop *l, weir_trainer *t)
     WEIR_TRY(do_what_is_due(l, t));
     while (!weir_progress_over(t) && !t->stopped) {
         WEIR_TRY(one_step(l, t));
+        WEIR_TRY(weir_saver_look(t, l->journal, l->dir));
         WEIR_TRY(do_what_is_due(l, t));
         if (t->change && !weir_progress_over(t)) /* members come or go here */
             return WEIR_OK;
     }
     t->change = false;
-    WEIR_TRY(log_last(l, t));
-    if (l->saved != t->step) {
-        WEIR_TRY(save(l, t));
-        l->saved = t->step;
-    }
+    WEIR_TRY(weir_loop_save_last(l, t));
     /* a run that was told to leave leaves; one that has come to its end says how good it is */
     if (l->evaluated == t->step || t->stopped)
         return WEIR_OK;

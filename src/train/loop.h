@@ -12,21 +12,29 @@ typedef struct weir_loop {
     bool keeps;                      /* the leader has an --out: all take part in its checkpoints */
     weir_every evals, saves, checks; /* how often */
     uint64_t began;                  /* the step that this process began at */
-    /* the last steps at which these were done */
+    /* the last steps at which these were done (saved: begun, see saver.h) */
     uint64_t evaluated, saved, checked;
     uint64_t logged, scored; /* the last step, and the last evaluation, that were told */
+    uint64_t begun;          /* the last step whose saving was begun by whoever led; 0: none */
+    bool owed;               /* that one, or a newer one: it may not be whole */
 } weir_loop;
 
 /* Before the first step. */
 weir_err weir_loop_open(weir_loop *, weir_trainer *);
+/* On one that leads from now on, before that: a save that the one before it had begun is owed,
+ * unless it is whole in `out` (NULL: there is none). */
+void weir_loop_owe(weir_loop *, const char *out);
 
 /* With other members, before they go on: whatever some of them have done at this step and others
- * have not, as it was broken off in the middle, is done by all. fresh: this one has just come, and
- * does what they do. [all ranks] */
+ * have not, as it was broken off in the middle, is done by all. Whether there is anything to save
+ * is the leader's to say, as it alone writes. fresh: this one has just come, and does what they do.
+ * [all ranks] */
 weir_err weir_loop_agree(weir_loop *, weir_trainer *, bool fresh);
 
 /* Goes on from t->step to the end of the run, or until all ranks agreed to stop (t->stopped), or
- * members wish to change (t->change). What
- * was trained is saved before it is evaluated for the last time. */
+ * members wish to change (t->change). What was trained is saved before it is evaluated for the last
+ * time. */
 weir_err weir_loop_run(weir_loop *, weir_trainer *);
+/* There will be no other step: on return what was trained is saved, and whole. [all ranks] */
+weir_err weir_loop_save_last(weir_loop *, weir_trainer *);
 #endif

@@ -5,7 +5,7 @@
 #include "train/elastic.h"
 #include "train/loop.h"
 #include "train/resume.h"
-#include "train/rundir.h"
+#include "train/saver.h"
 #include "train/stop.h"
 #include "train/welcome.h"
 #include <limits.h>
@@ -66,7 +66,10 @@ static weir_err take_over(session *s)
     if (!weir_group_leads(&t->mesh.all) || s->loop.journal)
         return WEIR_OK;
     WEIR_TRY(weir_rundir_take_over(&s->dir, &t->warned));
-    return weir_rundir_open_journal(s->set, s->hooks, s->begun, t->rt, &s->loop.journal);
+    WEIR_TRY(weir_rundir_open_journal(s->set, s->hooks, s->begun, t->rt, &s->loop.journal));
+    weir_journal_go_on(s->loop.journal);
+    weir_loop_owe(&s->loop, s->set->out);
+    return WEIR_OK;
 }
 
 /* Too few are left: what they have is kept, and the run ends. */
@@ -76,18 +79,16 @@ static weir_err end_below(session *s, const weir_change *c)
     char why[WEIR_WHY_MAX];
 
     weir_fault_text(&c->fault, why, sizeof why);
-    if (s->loop.keeps)
-        WEIR_TRY(weir_resume_save(t, s->loop.journal, &s->dir));
+    WEIR_TRY(weir_loop_save_last(&s->loop, t));
     return weir_fail(c->fault.code ? c->fault.code : WEIR_LOST,
-                     "%s; %d workers are left, fewer than --min-workers %lld: the run was saved, "
-                     "and ends",
-                     why, t->mesh.all.size, (long long)s->set->min_workers);
+                     "%s; %d workers are left, fewer than --min-workers %lld: the run %sends", why,
+                     t->mesh.all.size, (long long)s->set->min_workers,
+                     s->loop.keeps ? "was saved, and " : "");
 }
 
-/* First of all in a generation that is not the run's first: who saves, and what is to be done. */
+/* First of all in a generation that is not the run's first. */
 static weir_err meet(session *s)
 {
-    WEIR_TRY(weir_resume_agree(&s->t, &s->loop.keeps));
     WEIR_TRY(weir_loop_agree(&s->loop, &s->t, s->fresh));
     s->fresh = false;
     return WEIR_OK;
@@ -111,6 +112,8 @@ static weir_err go_on(session *s, bool by_wish)
 {
     weir_change c;
 
+    if (by_wish && weir_elastic_leaves(&s->t)) /* as long as the directory is this one's */
+        WEIR_TRY(weir_saver_wait(&s->t, s->loop.journal, &s->dir));
     WEIR_TRY(by_wish ? weir_elastic_change(&s->t, &c) : weir_elastic_go_on(&s->t, &c));
     return follow(s, &c);
 }
@@ -182,7 +185,8 @@ static weir_err run(weir_comm *comm, session *s)
         WEIR_TRY(weir_rundir_take(&s->dir, &t->warned));
     WEIR_TRY(weir_trainer_open(t));
     WEIR_TRY(weir_resume_load(t));
-    WEIR_TRY(weir_resume_agree(t, &s->loop.keeps));
+    WEIR_TRY(weir_loop_open(&s->loop, t));
+    WEIR_TRY(weir_loop_agree(&s->loop, t, false));
     WEIR_TRY(weir_elastic_open(t));
     if (weir_group_leads(&t->mesh.all)) {
         WEIR_TRY(weir_rundir_fill(&s->dir, &t->warned));
@@ -196,7 +200,6 @@ static weir_err run(weir_comm *comm, session *s)
     WEIR_TRY(weir_report_warnings(s->loop.journal, t));
     WEIR_TRY(invite(s));
     WEIR_TRY(weir_trainer_begin(t));
-    WEIR_TRY(weir_loop_open(&s->loop, t));
     return run_members(s);
 }
 
@@ -275,7 +278,17 @@ static weir_err train_rank(weir_comm *comm, void *arg)
     return err;
 }
 
-static void close_trainer(void *arg) { weir_trainer_close(&((session *)arg)->t); }
+/* What is still being written gets its line in the log, unless that is another's by now. How the
+ * run ended is known. */
+static void close_trainer(void *arg)
+{
+    session *s = arg;
+
+    if (s->loop.journal && s->t.saver && weir_rundir_held(&s->dir) &&
+        weir_saver_wait(&s->t, s->loop.journal, &s->dir))
+        weir_log(WEIR_LOG_WARN, "train", "%s", weir_why_text());
+    weir_trainer_close(&s->t);
+}
 
 /* What ended the run, for its log: a peer, as the net tells it, or an error of this rank's own. */
 static weir_fault ended_by(weir_net *net, const weir_rank_info *rank_info, weir_err err,

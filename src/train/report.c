@@ -4,6 +4,7 @@
 #include "core/vec.h"
 #include "exchange/choose.h"
 #include "train/progress.h"
+#include "train/saver.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -215,17 +216,18 @@ weir_err weir_report_eval(weir_journal *j, const weir_trainer *t, weir_tally *y)
     return weir_journal_write(j, e);
 }
 
-weir_err weir_report_checkpoint(weir_journal *j, uint64_t step, const char *path, uint64_t bytes,
-                                double seconds)
+weir_err weir_report_checkpoint(weir_journal *j, const weir_checkpoint_report *r)
 {
     weir_json *e = weir_journal_event(j, "checkpoint");
 
     if (!e)
         return WEIR_OK;
-    weir_json_put_int(e, "step", (int64_t)step);
-    weir_json_put_text(e, "path", path);
-    weir_json_put_int(e, "bytes", (int64_t)bytes);
-    weir_json_put_real(e, "seconds", seconds);
+    weir_json_put_int(e, "step", (int64_t)r->step);
+    weir_json_put_text(e, "path", r->saved->path);
+    weir_json_put_int(e, "bytes", (int64_t)r->saved->bytes);
+    weir_json_put_real(e, "seconds", r->saved->seconds);
+    weir_json_put_real(e, "stood_s", r->stood_s);
+    weir_json_put_real(e, "waited_s", r->waited_s);
     return weir_journal_write(j, e);
 }
 
@@ -293,6 +295,7 @@ static weir_err write_end(weir_journal *j, const weir_trainer *t, const weir_tal
            warm = dense_bytes(t) * (double)t->traffic.warm_steps;
     const double *sent = over->sent;
     weir_elastic_count c = weir_elastic_counted(t);
+    weir_saver_count saving = weir_saver_counted(t);
     weir_json *e = weir_journal_event(j, "end");
     char hash[24];
 
@@ -319,6 +322,8 @@ static weir_err write_end(weir_journal *j, const weir_trainer *t, const weir_tal
     weir_json_put_int(e, "losses", (int64_t)c.losses);
     weir_json_put_int(e, "repeated_samples", (int64_t)c.repeated_samples);
     weir_json_put_real(e, "lost_residual", c.lost_residual);
+    weir_json_put_real(e, "saving_s", saving.stood_s);
+    weir_json_put_int(e, "saving_waits", (int64_t)saving.waits);
     weir_json_put_text(e, "params_hash", hash);
     weir_json_put_int(e, "replicas", over->replicas);
     weir_json_put_real(e, "peak_rss_mib", weir_report_peak_rss_mib());

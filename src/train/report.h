@@ -2,6 +2,7 @@
  * All take a NULL journal. */
 #ifndef WEIR_TRAIN_REPORT_H
 #define WEIR_TRAIN_REPORT_H
+#include "train/checkpoint.h"
 #include "train/elastic.h"
 
 /* Sums over the steps this process has made. */
@@ -29,8 +30,12 @@ weir_err weir_report_choice(weir_journal *, const weir_trainer *);
 /* what was taken, with the times of all */
 void weir_report_put_choice(weir_json *, const weir_choice *);
 weir_err weir_report_eval(weir_journal *, const weir_trainer *, weir_tally *);
-weir_err weir_report_checkpoint(weir_journal *, uint64_t step, const char *path, uint64_t bytes,
-                                double seconds);
+typedef struct weir_checkpoint_report {
+    uint64_t step;
+    const weir_checkpoint_saved *saved;
+    double stood_s, waited_s; /* training stood still for it; of which for the one before */
+} weir_checkpoint_report;
+weir_err weir_report_checkpoint(weir_journal *, const weir_checkpoint_report *);
 weir_err weir_report_fault(weir_journal *, const weir_fault *, const char *action);
 /* Others go on: who was lost, who there is now. */
 weir_err weir_report_change(weir_journal *, const weir_trainer *, const weir_change *);

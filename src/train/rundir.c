@@ -163,6 +163,19 @@ bool weir_rundir_is_there(const weir_rundir *d)
     return !stat(d->set->out, &st) && st.st_dev == d->device && st.st_ino == d->inode;
 }
 
+/* A lock that was only deleted is nobody's. */
+bool weir_rundir_held(const void *rundir)
+{
+    const weir_rundir *d = rundir;
+    char path[4200];
+
+    if (!d->set->out)
+        return false;
+    snprintf(path, sizeof path, "%s/lock", d->set->out);
+    return weir_rundir_is_there(d) &&
+           (!d->lock || weir_lock_stands(d->lock) || !weir_path_exists(path));
+}
+
 /* What was in it is gone; what this run knows goes into one of the same name. */
 static weir_err make_anew(weir_rundir *d, weir_journal *journal)
 {
@@ -190,11 +203,11 @@ weir_err weir_rundir_keep(weir_rundir *d, weir_journal *journal)
 {
     weir_warned none = {0};
 
-    if (!d->set->out || !d->lock)
+    if (!d->set->out)
         return WEIR_OK;
     if (!weir_rundir_is_there(d))
         return make_anew(d, journal);
-    if (weir_lock_stands(d->lock))
+    if (d->lock && weir_lock_stands(d->lock))
         return WEIR_OK;
     weir_rundir_leave(d);
     return lock(d, &none);

@@ -37,6 +37,9 @@ weir_err weir_rundir_take_over(weir_rundir *, weir_warned *);
 weir_err weir_rundir_keep(weir_rundir *, weir_journal *);
 /* The one that was taken still has its name. */
 bool weir_rundir_is_there(const weir_rundir *);
+/* It is there, and nobody else has taken it since: what is written may get its name there. From any
+ * thread. */
+bool weir_rundir_held(const void *rundir);
 void weir_rundir_leave(weir_rundir *);
 /* The log: --log, or the directory's own, or only what the hooks show. */
 weir_err weir_rundir_open_journal(const weir_settings *, const weir_hooks *, double began,

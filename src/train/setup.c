@@ -8,6 +8,7 @@
 #include "train/resume.h"
 #include "train/run_data.h"
 #include "train/run_model.h"
+#include "train/saver.h"
 #include <string.h>
 #include <unistd.h>
 
@@ -178,6 +179,7 @@ void weir_trainer_close(weir_trainer *t)
         weir_elastic_close(t);
         weir_groups_close(t);
     }
+    weir_saver_close(t);
     weir_loader_close(t->loader);
     weir_model_close(t->model);
     if (t->data.data)

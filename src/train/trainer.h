@@ -95,6 +95,7 @@ typedef struct weir_trainer {
     void *exchanger;
     weir_replica replica;         /* what is compared every now and then */
     struct weir_elastic *elastic; /* elastic.h; NULL: a loss ends the run */
+    struct weir_saver *saver;     /* saver.h; NULL: nothing was saved yet */
     /* ---- how far it has come ---- */
     weir_rate_use rate;
     uint64_t epoch_steps, steps; /* of an epoch; of the whole run */
