@@ -3,43 +3,11 @@ After each the others hold the same parameters, every sample of an epoch counts 
 comes to its end with 0."""
 import os, random, signal, time
 import pytest
+from help_elastic import COMMON, SAMPLES, STEPS, WORKERS, finish, joins, launch, members
 from help_runs import gone, steps_logged
-from weirlib import (
-    SMALL,
-    alive,
-    children,
-    end,
-    events,
-    fails,
-    leftovers,
-    port,
-    start,
-    train,
-    wait_for,
-)
+from weirlib import alive, children, end, events, fails, port, start, train, wait_for
 
-WORKERS = 4
-STEPS = 160  # ten epochs
-COMMON = (
-    f'--model lenet --data {SMALL} --batch 64 --steps {STEPS} --save-every 20 --eval-every 50'
-    ' --threads 1 --quiet'
-).split()
-SAMPLES = 10 * 1000
 KINDS = ['', '--codec strom:warmup=0', '--net zmq --coll ring', '--codec onebit:warmup=0']
-
-
-def launch(out, *more, workers=WORKERS):
-    p = start('train', '--out', out, *COMMON, *more, '--workers', workers)
-    ranks = wait_for(lambda: len(children(p.pid)) == workers and children(p.pid))
-    steps_logged(out, 3, 60)
-    return p, ranks
-
-
-def finish(p, out, code=0):
-    _, err = p.communicate(timeout=120)
-    assert p.returncode == code, err
-    assert not leftovers()
-    return events(out, 'member')
 
 
 def check_whole(out):
@@ -70,7 +38,7 @@ def test_two_at_once_and_one_more(tmp_path):
     p, ranks = launch(out)
     for r in (ranks[1], ranks[2]):
         os.kill(r, signal.SIGKILL)
-    wait_for(lambda: events(out, 'member') and events(out, 'member')[-1]['members'] == [0, 3], 60)
+    wait_for(lambda: members(out) == [0, 3], 60)
     os.kill(ranks[0], signal.SIGKILL)
     assert finish(p, out)[-1]['members'] == [3]
     assert end(out)['losses'] == 3
@@ -109,7 +77,7 @@ def test_a_long_pause_is_fenced(tmp_path, victim):
     wait_for(lambda: events(out, 'member'), 60)
     assert events(out, 'member')[0]['members'] == rest
     os.kill(ranks[victim], signal.SIGCONT)
-    wait_for(lambda: end_size(out) == WORKERS, 20)
+    wait_for(lambda: len(members(out)) == WORKERS, 20)
     assert sorted(children(p.pid)) == sorted(ranks)
     changes = finish(p, out)
     assert changes[1]['members'] == [*rest, WORKERS] and changes[1]['joined'] == 1
@@ -155,18 +123,10 @@ def test_started_anew(tmp_path):
     p, ranks = launch(out, '--restarts', 3, '--steps', 640)
     for k in range(3):
         os.kill(children(p.pid)[k % 3], signal.SIGKILL)
-        wait_for(lambda: end_size(out) == WORKERS and joins(out) == k + 1, 60)
+        wait_for(lambda: len(members(out)) == WORKERS and joins(out) == k + 1, 60)
     finish(p, out)
     assert end(out)['joins'] == end(out)['losses'] == 3 and end(out)['replicas'] == 1
     assert end(out)['samples'] == 40 * 1000 and end(out)['workers'] == WORKERS
-
-
-def end_size(out):
-    return len(events(out, 'member')[-1]['members']) if events(out, 'member') else 0
-
-
-def joins(out):
-    return sum(e['joined'] for e in events(out, 'member'))
 
 
 def test_joined_by_hand(tmp_path):
@@ -176,11 +136,11 @@ def test_joined_by_hand(tmp_path):
     first = [start('train', *common, '--out', out, '--rank', r) for r in range(2)]
     steps_logged(out, 3, 60)
     third = start('train', '--join', at, '--threads', 1, '--quiet')
-    wait_for(lambda: end_size(out) == 3, 60)
+    wait_for(lambda: members(out) == [0, 1, 2], 60)
     first[0].kill()
-    wait_for(lambda: events(out, 'member')[-1]['members'] == [1, 2], 60)
+    wait_for(lambda: members(out) == [1, 2], 60)
     fourth = start('train', '--join', at, '--threads', 1, '--quiet')
-    wait_for(lambda: events(out, 'member')[-1]['members'] == [1, 2, 3], 60)
+    wait_for(lambda: members(out) == [1, 2, 3], 60)
     for p in (first[1], third, fourth):
         _, err = p.communicate(timeout=120)
         assert p.returncode == 0, err
@@ -193,9 +153,9 @@ def test_joined_from_elsewhere(tmp_path):
     out, at = tmp_path / 'run', f'127.0.0.1:{port()}'
     p, ranks = launch(out, '--rendezvous', at, '--steps', 960, '--max-workers', 3, workers=2)
     guest = start('train', '--join', at, '--threads', 1, '--quiet')
-    wait_for(lambda: end_size(out) == 3, 60)
+    wait_for(lambda: len(members(out)) == 3, 60)
     os.kill(ranks[0], signal.SIGKILL)
-    wait_for(lambda: events(out, 'member')[-1]['members'] == [1, 2], 60)
+    wait_for(lambda: members(out) == [1, 2], 60)
     finish(p, out)
     _, err = guest.communicate(timeout=60)
     assert guest.returncode == 0, err

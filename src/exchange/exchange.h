@@ -14,11 +14,25 @@
  *   hand_over   if all members are there: what those who leave hold back goes to those who stay
  *   close       nothing is in flight; what is the worker's own leaves the generation's memory
  *   the caller frees the generation's memory, makes groups and collectives anew
- *   regroup     on those who stay, with a new group_arena; init on those who come */
+ *   regroup     on those who stay, with a new group_arena; init on those who come
+ *
+ * Members that are lost hand nothing over, and may end a step anywhere in its middle. Those that go
+ * on have agreed on a list, and on its source: one that has the newest state (net/membership.h).
+ * Instead of hand_over there is then
+ *
+ *   recover     on all members of the list; then the source lacks nothing that others gave
+ *   its state goes to those whose state is older, or not the same
+ *   catch_up    on these: what counts of the step that was broken off is theirs no longer
+ *
+ * Laws. What was given to others and what is held back is conserved, but for what the lost ones
+ * held and had on its way. Where all step together every sample counts once; where replicas drift
+ * it counts at least once, as the run goes back to the first step that lacks something. Whatever of
+ * this is broken off by another loss begins again, with another list, and these laws hold. */
 #ifndef WEIR_EXCHANGE_EXCHANGE_H
 #define WEIR_EXCHANGE_EXCHANGE_H
 #include "coll/coll.h"
 #include "exchange/lane.h"
+#include "net/member_message.h"
 
 /* Small sums that ride behind the last bucket of a step for nothing: loss, samples, wishes. The
  * owner of the numbers is train/. */
@@ -56,9 +70,19 @@ typedef struct weir_commit {
 /* What came of looking again at which codec is best (choose.h). */
 typedef struct weir_choice weir_choice;
 
+/* Members were lost: how those that are left come to one state. */
+typedef struct weir_recovery {
+    const weir_members *list; /* who goes on; list->source is the one whose state is taken */
+    /* On the source. In: the step to come, both. Out: all that was to be given in steps before
+     * `step` is in the parameters, and nothing of the steps from `untouched` on. */
+    uint64_t step, untouched;
+    bool moved; /* out, on all: something came to the source, whose parameters are other ones now */
+} weir_recovery;
+
 /* What the options of an exchange make of it: settings are judged by it (train/refuse.h). */
 typedef struct weir_exchange_facts {
     bool levels;     /* machines sum as they are, and compress between them */
+    int apart;       /* steps that two workers may be apart, and a loss may take back */
     const char *odd; /* its options contradict each other: how. NULL: they do not */
 } weir_exchange_facts;
 
@@ -66,7 +90,8 @@ typedef struct weir_exchange {
     weir_plug plug;
     bool chooses; /* which codec each lane goes by, where that is left open */
     /* Replicas differ by what is on its way, between one settle and the next. Sums behind the last
-     * lane are the same on all ranks all the same, but may be those of some steps before. */
+     * lane are the same on all ranks all the same, but may be those of some steps before. With
+     * other members it can go on if it can recover. */
     bool drifts;
     /* By its options alone: before init, or without. NULL: none of these. */
     void (*facts)(const void *self, weir_exchange_facts *);
@@ -88,10 +113,17 @@ typedef struct weir_exchange {
      * with the ranks that stay, the same on all. What the others hold back goes to those. NULL:
      * nothing is held back. [blocks] */
     weir_err (*hand_over)(void *self, const int *stay, int count);
-    /* The step that met its end here was committed by others: all that this worker had to give was
-     * given, so what it holds back is what it would be after it. Parameters and all that is equal
-     * on all workers have come from another. Before close. NULL: nothing is held back, or no step
-     * is ever broken off. */
+    /* Members were lost: called on each member of the list before their groups are made, and talks
+     * to them by messages of no generation. On the source: what others have given and it lacks
+     * comes here. From then on, and on others from catch_up on, the state is one of the list's
+     * generation. Drops what the source had begun of the step to come. NULL: the newest state
+     * lacks nothing. [blocks] */
+    weir_err (*recover)(void *self, weir_recovery *);
+    /* The state of the list's source has come: parameters, and all that is equal on all workers. Of
+     * the step that met its end here what the source has of it was given, and what is held back is
+     * what it would be after that; the rest never left. Without `recover` it is called only where
+     * the source has all of that step. Before close. NULL: nothing is held back, or no step is ever
+     * broken off. */
     void (*catch_up)(void *self);
     /* The groups have changed: from now on these. What a lost member held back is lost. Nothing of
      * the last generation's memory is touched; gradients may lie elsewhere than they did. NULL:

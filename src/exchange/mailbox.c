@@ -116,6 +116,8 @@ void weir_mailbox_open(weir_mailbox *p, uint64_t step)
 }
 
 bool weir_mailbox_is_open(const weir_mailbox *p) { return p->open; }
+uint64_t weir_mailbox_first(const weir_mailbox *p) { return p->first; }
+uint64_t weir_mailbox_taken(const weir_mailbox *p, int member) { return p->taken[member]; }
 
 /* ---- out ---- */
 

@@ -6,7 +6,10 @@
  * has had from anybody, so of anybody's deltas at most 2 bound + 2 steps' can be on their way or
  * lie unread: a receive is posted for each of them, and a send never waits for its receiver's
  * steps. What is sent lies in memory made at set-up, bound + 1 steps of it; what comes is net's,
- * lent. All of it runs on the comm task. */
+ * lent. All of it runs on the comm task.
+ *
+ * Deltas of a member have numbers, from 0 on, in the order in which they are sent: so a count says
+ * which ones are meant. */
 #ifndef WEIR_EXCHANGE_MAILBOX_H
 #define WEIR_EXCHANGE_MAILBOX_H
 #include "net/net.h"
@@ -26,6 +29,10 @@ weir_err weir_mailbox_make(weir_group *, const size_t *most, int lanes, int boun
 /* From this step on deltas are expected of everybody. */
 void weir_mailbox_open(weir_mailbox *, uint64_t step);
 bool weir_mailbox_is_open(const weir_mailbox *);
+/* The step of everybody's delta number 0; how many of this member's were taken. Also when it is
+ * closed again. */
+uint64_t weir_mailbox_first(const weir_mailbox *);
+uint64_t weir_mailbox_taken(const weir_mailbox *, int member);
 
 /* Where this member's delta is written. The place of step s is free once weir_mailbox_free(s) has
  * said so. */

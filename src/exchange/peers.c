@@ -21,38 +21,20 @@
  *
  * Momentum and decay are the sender's: it adds its portion of the pull on its own weights to its
  * gradient. A bound on the norm is kept by each worker, at 1/sqrt(p) of it, before its deltas are
- * written. An error ends it: what was sent cannot be called back. */
+ * written.
+ *
+ * What was sent cannot be called back; what becomes of it when members are lost: peers_lost.c. */
 #include "core/vec.h"
-#include "exchange/reconcile.h"
 #include "exchange/hand_over.h"
-#include "exchange/delta.h"
-#include "exchange/update.h"
+#include "exchange/peers_inside.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-typedef struct peers {
-    int64_t bound; /* the option */
-    weir_exchange_env env;
-    weir_update *update;
-    weir_mailbox *mailbox;
-    weir_delta_writer writer;
-    float decay;
-    /* clipped before it is sent: no lane leaves before all of the gradient is there */
-    bool early;
-    bool owns;              /* momentum and decay have been taken over from the optimiser */
-    bool begun;             /* since all last agreed */
-    uint64_t since, next;   /* the first step since then; the step to come */
-    uint64_t deltas, added; /* added: how often weights have moved since then */
-    float *notes;           /* by step (2 bound + 2 of them, in turn) and member */
-    size_t noted;           /* floats of one member */
-    weir_reconcile *equal;
-} peers;
-
 /* ---- making ---- */
 
 /* Momentum and decay go to whoever writes deltas. */
-static weir_err take_over(peers *x, weir_lane *l)
+static weir_err take_over(weir_peers *x, weir_lane *l)
 {
     weir_pull pull;
 
@@ -69,7 +51,7 @@ static weir_err take_over(peers *x, weir_lane *l)
                                          : weir_fail_nomem(2 * l->bucket->n * sizeof(float));
 }
 
-static weir_err make_room(peers *x)
+static weir_err make_room(weir_peers *x)
 {
     weir_arena *arena = x->env.group_arena;
     size_t p = (size_t)x->env.same->size, lanes = (size_t)x->env.lanes,
@@ -89,18 +71,32 @@ static weir_err make_room(peers *x)
     return weir_mailbox_make(x->env.same, most, x->env.lanes, (int)x->bound, arena, &x->mailbox);
 }
 
+/* Nothing of the step that is under way was ever sent. */
+void weir_peers_drop_step(weir_peers *x)
+{
+    for (weir_lane *l = x->env.lane; l < x->env.lane + x->env.lanes; l++)
+        l->held.fresh = l->speed.fresh = false;
+}
+
 static weir_err init(void *self, const weir_exchange_env *env)
 {
-    peers *x = self;
+    weir_peers *x = self;
 
     x->env = *env;
     x->early = env->clip > 0;
     x->writer = (weir_delta_writer){.group = env->same, .seed = env->seed, .base = 1};
     for (int i = 0; i < env->lanes; i++)
         WEIR_TRY(take_over(x, &env->lane[i]));
+    if (!x->owns)
+        x->ledger.generation = -1;
+    x->net = env->same->net;
+    x->generation = weir_net_generation(x->net);
+    WEIR_TRY(weir_ledger_reserve(&x->ledger, env->same->size, env->arena));
+    WEIR_TRY(weir_ledger_reserve(&x->told, env->same->size, env->arena));
     x->owns = true;
     x->begun = false;
     x->deltas = x->added = 0;
+    weir_peers_drop_step(x);
     WEIR_TRY(make_room(x));
     return x->update ? WEIR_OK : weir_update_make(env->lane, env->lanes, env->arena, &x->update);
 }
@@ -108,7 +104,7 @@ static weir_err init(void *self, const weir_exchange_env *env)
 /* ---- sending ---- */
 
 /* The first delta since all have agreed. */
-static void begin(peers *x, weir_when when)
+static void begin(weir_peers *x, weir_when when)
 {
     if (!weir_mailbox_is_open(x->mailbox))
         weir_mailbox_open(x->mailbox, when.step);
@@ -120,7 +116,7 @@ static void begin(peers *x, weir_when when)
 }
 
 /* This worker's portion of the pull of weights towards 0. */
-static void pull(const peers *x, const weir_lane *l, float scale)
+static void pull(const weir_peers *x, const weir_lane *l, float scale)
 {
     const weir_bucket *b = l->bucket;
     float portion = x->decay / (float)x->env.same->size / scale;
@@ -130,13 +126,14 @@ static void pull(const peers *x, const weir_lane *l, float scale)
             weir_vec_best()->axpy(b->grad + v->at, portion, b->param + v->at, weir_view_length(v));
 }
 
-static weir_err send_lane(peers *x, weir_lane *l, weir_when when, float scale)
+static weir_err send_lane(weir_peers *x, weir_lane *l, weir_when when, float scale)
 {
     int lane = (int)(l - x->env.lane);
     size_t len;
 
     if (!x->begun)
         begin(x, when);
+    x->unit = (float)weir_delta_unit(&x->writer, when);
     pull(x, l, scale);
     WEIR_TRY(weir_delta_write(l, &x->writer, when, scale,
                               weir_mailbox_slot(x->mailbox, when.step, lane), &len));
@@ -146,7 +143,7 @@ static weir_err send_lane(peers *x, weir_lane *l, weir_when when, float scale)
 
 /* What p workers add is clipped at 1/sqrt(p) of the bound on each of them: their sum is, if they
  * point anywhere, within it. */
-static weir_err send_clipped(peers *x, const weir_commit *commit)
+static weir_err send_clipped(weir_peers *x, const weir_commit *commit)
 {
     double norm = weir_net_dry(x->env.all->net) ? 0 : sqrt(weir_update_sumsq(x->update, &x->env)),
            most = commit->clip / sqrt(x->env.same->size);
@@ -161,14 +158,14 @@ static weir_err send_clipped(peers *x, const weir_commit *commit)
 
 /* ---- applying ---- */
 
-static float *notes_at(const peers *x, uint64_t step, int member)
+static float *notes_at(const weir_peers *x, uint64_t step, int member)
 {
     return x->notes + ((size_t)(step % (2 * (uint64_t)x->bound + 2)) * (size_t)x->env.same->size +
                        (size_t)member) *
                           x->noted;
 }
 
-static weir_err apply(peers *x, const weir_delta *delta)
+static weir_err apply(weir_peers *x, const weir_delta *delta)
 {
     uint64_t sum = 0;
 
@@ -180,7 +177,7 @@ static weir_err apply(peers *x, const weir_delta *delta)
 }
 
 /* All that has come from this member, up to a step; of ourselves, what we have sent. */
-static weir_err apply_from(peers *x, int member, uint64_t latest)
+static weir_err apply_from(weir_peers *x, int member, uint64_t latest)
 {
     weir_delta delta;
     bool taken = true;
@@ -195,7 +192,7 @@ static weir_err apply_from(peers *x, int member, uint64_t latest)
     return WEIR_OK;
 }
 
-static weir_err apply_own(peers *x, uint64_t step)
+static weir_err apply_own(weir_peers *x, uint64_t step)
 {
     for (int i = 0; i < x->env.lanes; i++) {
         weir_delta delta = weir_mailbox_own(x->mailbox, step, i);
@@ -205,14 +202,14 @@ static weir_err apply_own(peers *x, uint64_t step)
 }
 
 /* Gradients have left: their memory takes up what deltas say. */
-static void clear(peers *x)
+static void clear(weir_peers *x)
 {
     for (weir_lane *l = x->env.lane;
          l < x->env.lane + x->env.lanes && !weir_net_dry(x->env.same->net); l++)
         memset(l->bucket->grad, 0, l->bucket->n * sizeof(float));
 }
 
-static void sum_notes(peers *x, uint64_t step)
+static void sum_notes(weir_peers *x, uint64_t step)
 {
     const weir_bucket *last = x->env.lane[x->env.lanes - 1].bucket;
     float *to = last->grad + last->n;
@@ -223,13 +220,13 @@ static void sum_notes(peers *x, uint64_t step)
             to[i] += notes_at(x, step, m)[i];
 }
 
-static uint64_t oldest(const peers *x, uint64_t step)
+static uint64_t oldest(const weir_peers *x, uint64_t step)
 {
     return step >= x->since + (uint64_t)x->bound ? step - (uint64_t)x->bound : x->since;
 }
 
 /* Deltas that must be here, then all that are; then there is a place for the next. */
-static weir_err gather(peers *x, uint64_t step)
+static weir_err gather(weir_peers *x, uint64_t step)
 {
     weir_net *net = x->env.same->net;
     double begun = weir_net_now(net);
@@ -247,23 +244,45 @@ static weir_err gather(peers *x, uint64_t step)
     return WEIR_OK;
 }
 
-/* Weights move by what deltas have said. */
-static weir_err move(peers *x, weir_when when, double *norm)
+/* Weights move by what deltas have said, in units of this base. */
+weir_err weir_peers_move(weir_peers *x, uint64_t step, double base, double *norm)
 {
-    weir_commit as = {.when = when, .rate = x->writer.base};
+    weir_commit as = {.when = {.step = step}, .rate = base};
 
-    *norm = sqrt(weir_update_sumsq(x->update, &x->env)) * x->writer.base;
+    *norm = sqrt(weir_update_sumsq(x->update, &x->env)) * base;
     if (!isfinite(*norm))
-        return weir_update_blame(&x->env, when.step);
+        return weir_update_blame(&x->env, step);
     weir_update_step(x->update, &x->env, &as, 1);
     x->added++;
     return WEIR_OK;
 }
 
+/* They have moved by all that was taken, and by what this worker sent before step `next`. */
+static void count(weir_peers *x, uint64_t next)
+{
+    weir_ledger *l = &x->ledger;
+    const weir_group *g = x->env.same;
+
+    l->generation = x->generation;
+    l->first = weir_mailbox_first(x->mailbox);
+    l->each = x->env.lanes;
+    l->base = x->writer.base;
+    l->members = g->size;
+    for (int m = 0; m < g->size; m++)
+        l->entry[m] = (weir_ledger_entry){g->member[m], weir_mailbox_taken(x->mailbox, m)};
+    l->entry[g->me].count = (next - l->first) * (uint64_t)l->each;
+}
+
+void weir_peers_commit_lane(const weir_peers *x, weir_lane *l)
+{
+    weir_lane_commit(l);
+    l->unit = x->unit;
+}
+
 /* ---- the verbs ---- */
 
 /* Nothing may be left in flight behind an error, whose sentence stays. */
-static weir_err ended(peers *x, weir_err err)
+static weir_err ended(weir_peers *x, weir_err err)
 {
     char why[WEIR_WHY_MAX];
 
@@ -277,12 +296,12 @@ static weir_err ended(peers *x, weir_err err)
 
 static weir_err bucket(void *self, weir_lane *lane, weir_when when)
 {
-    peers *x = self;
+    weir_peers *x = self;
 
     return x->early ? WEIR_OK : ended(x, send_lane(x, lane, when, 1));
 }
 
-static weir_err step(peers *x, weir_commit *commit)
+static weir_err step(weir_peers *x, weir_commit *commit)
 {
     weir_when when = commit->when;
     double moved;
@@ -293,12 +312,11 @@ static weir_err step(peers *x, weir_commit *commit)
     x->next = when.step + 1;
     commit->apart = weir_mailbox_apart(x->mailbox, when.step);
     if (!weir_net_dry(x->env.same->net) && commit->keep) {
-        WEIR_TRY(move(x, when, &moved));
+        WEIR_TRY(weir_peers_move(x, when.step, x->writer.base, &moved));
         commit->norm = when.rate > 0 ? moved / when.rate : moved;
-        for (int i = 0; i < x->env.lanes; i++) {
-            weir_lane_commit(&x->env.lane[i]);
-            x->env.lane[i].unit = (float)weir_delta_unit(&x->writer, when);
-        }
+        count(x, x->next);
+        for (int i = 0; i < x->env.lanes; i++)
+            weir_peers_commit_lane(x, &x->env.lane[i]);
         sum_notes(x, oldest(x, when.step));
     }
     return WEIR_OK;
@@ -306,7 +324,7 @@ static weir_err step(peers *x, weir_commit *commit)
 
 static weir_err finish(void *self, weir_commit *commit) { return ended(self, step(self, commit)); }
 
-static weir_err drain(peers *x)
+static weir_err drain(weir_peers *x)
 {
     uint64_t last = x->next - 1;
     double moved;
@@ -317,7 +335,8 @@ static weir_err drain(peers *x)
         if (m != x->env.same->me)
             WEIR_TRY(apply_from(x, m, last));
     if (!weir_net_dry(x->env.same->net)) {
-        WEIR_TRY(move(x, (weir_when){.step = last}, &moved));
+        WEIR_TRY(weir_peers_move(x, last, x->writer.base, &moved));
+        count(x, x->next);
         sum_notes(x, last);
     }
     return weir_reconcile_all(x->equal, &x->env, x->deltas, x->added, x->next);
@@ -325,7 +344,7 @@ static weir_err drain(peers *x)
 
 static weir_err settle(void *self, weir_when when)
 {
-    peers *x = self;
+    weir_peers *x = self;
 
     if (!weir_mailbox_is_open(x->mailbox))
         weir_mailbox_open(x->mailbox, when.step); /* before anybody begins */
@@ -339,7 +358,7 @@ static weir_err settle(void *self, weir_when when)
 
 static void close_all(void *self)
 {
-    peers *x = self;
+    weir_peers *x = self;
 
     if (x->mailbox)
         weir_mailbox_close(x->mailbox);
@@ -349,7 +368,7 @@ static void close_all(void *self)
 /* Settled: nothing is on its way, and what is held back is all there is. */
 static weir_err hand_over(void *self, const int *stay, int count)
 {
-    peers *x = self;
+    weir_peers *x = self;
 
     for (int i = 0; i < x->env.lanes; i++)
         weir_lane_in_unit(&x->env.lane[i], 1);
@@ -366,8 +385,13 @@ static weir_err regroup(void *self, const weir_exchange_env *env)
     return init(self, env);
 }
 
+static void facts(const void *self, weir_exchange_facts *out)
+{
+    out->apart = (int)((const weir_peers *)self)->bound;
+}
+
 static const weir_opt options[] = {
-    {"bound", WEIR_OPT_INT, offsetof(peers, bound), "4",
+    {"bound", WEIR_OPT_INT, offsetof(weir_peers, bound), "4",
      "steps that any two workers may be apart; 0: all step together", .min = 0, .max = 100,
      .bare = true},
     {0},
@@ -377,13 +401,16 @@ const weir_exchange weir_exchange_peers = {
     .plug = {"peers",
              "every worker sends to every other and applies what has come; nobody waits, but for "
              "who is too far behind",
-             sizeof(peers), options},
+             sizeof(weir_peers), options},
     .drifts = true,
+    .facts = facts,
     .init = init,
     .bucket = bucket,
     .finish = finish,
     .settle = settle,
     .hand_over = hand_over,
+    .recover = weir_peers_recover,
+    .catch_up = weir_peers_catch_up,
     .regroup = regroup,
     .close = close_all,
 };

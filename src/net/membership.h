@@ -43,7 +43,7 @@ typedef struct weir_membership weir_membership;
 
 /* What a member brings along when it comes to rest. */
 typedef struct weir_offer {
-    uint64_t step; /* committed */
+    uint64_t step; /* committed; or how new its state is, by any count of its owner's */
     bool leaves;   /* it does not want to be in the next generation */
 } weir_offer;
 

@@ -2,6 +2,7 @@
 #include "train/elastic.h"
 #include "net/membership.h"
 #include "train/groups.h"
+#include "train/progress.h"
 #include "train/state_share.h"
 #include "train/stop.h"
 #include <math.h>
@@ -17,11 +18,13 @@ struct weir_elastic {
     weir_carried *carried; /* on its way from one generation to the next; NULL: all is in place */
     const weir_members *list; /* that was agreed last */
     int size, most;           /* members of it; that there may be */
-    double told;              /* when this rank was first seen to be told to stop; 0: it was not */
-    bool leaves;              /* it leaves with the next change */
-    bool out;                 /* others go on without it, or nobody does: there is no more to try */
-    bool fresh;               /* it has just come, and has no state yet */
-    void *welcome;            /* what guests are told */
+    /* the generation whose state this is: an older one's until the list's source has told */
+    int generation;
+    bool out;    /* nothing can be agreed here any more: too few are left, or others have gone on */
+    double told; /* when this rank was first seen to be told to stop; 0: it was not */
+    bool leaves; /* it leaves with the next change */
+    bool fresh;  /* it has just come, and has no state yet */
+    void *welcome; /* what guests are told */
     size_t welcome_bytes;
 };
 
@@ -83,27 +86,25 @@ weir_elastic_count weir_elastic_counted(const weir_trainer *t)
 static weir_err agree_job(void *trainer)
 {
     weir_trainer *t = trainer;
-    weir_offer offer = {.step = t->step, .leaves = t->elastic->leaves};
+    weir_offer offer = {.leaves = t->elastic->leaves};
 
+    if (!t->elastic->fresh)
+        offer.step = weir_state_newness(t, t->elastic->generation);
     return weir_membership_agree(t->elastic->membership, &offer, &t->elastic->list);
 }
 
 /* ---- the same state on all ---- */
 
-static bool is_behind(const weir_trainer *t, const weir_members *l)
-{
-    for (int i = 0; i < l->count; i++)
-        if (l->member[i] == weir_net_rank(t->net))
-            return l->behind[i];
-    return false;
-}
+typedef struct recovering {
+    weir_trainer *t;
+    weir_recovery r;
+} recovering;
 
-static bool anyone_behind(const weir_members *l)
+static weir_err recover_job(void *arg)
 {
-    for (int i = 0; i < l->count; i++)
-        if (l->behind[i])
-            return true;
-    return false;
+    recovering *a = arg;
+
+    return a->t->exchange->recover(a->t->exchanger, &a->r);
 }
 
 static weir_err catch_up_job(void *trainer)
@@ -114,27 +115,69 @@ static weir_err catch_up_job(void *trainer)
     return WEIR_OK;
 }
 
-/* Others have committed the step that this one was in the middle of: all it had to give to it was
- * given, so what it holds back and carries along is what it would be. */
+/* The source's state is taken. If the step that this one was in the middle of has been made, all it
+ * had to give to it was given, and what it holds back and carries along is what it would be after
+ * it. An exchange that can recover knows by itself what of it was given. */
 static weir_err catch_up(weir_trainer *t, const weir_members *l)
 {
+    uint64_t before = t->step;
+    bool made;
+
     WEIR_TRY(
         weir_state_receive(t, l, t->elastic->fresh, &t->elastic->count, sizeof t->elastic->count));
-    if (t->elastic->fresh)
-        return WEIR_OK;
-    if (t->exchange->catch_up)
+    weir_progress_jumped(t);
+    made = !t->elastic->fresh && t->step > before;
+    if (t->exchange->catch_up && (made || t->exchange->recover))
         WEIR_TRY(weir_line_call(t->line, catch_up_job, t));
-    weir_model_commit(t->model);
-    WEIR_WITNESS(t, WEIR_SEEN_CATCH_UP, NULL);
+    if (made)
+        weir_model_commit(t->model);
+    if (made || (!t->elastic->fresh && t->exchange->recover))
+        WEIR_WITNESS(t, WEIR_SEEN_CATCH_UP, NULL);
     return WEIR_OK;
+}
+
+/* Whatever breaks off from here on: it is the state of this generation. */
+static void has_state_of(weir_trainer *t, const weir_members *l)
+{
+    t->elastic->generation = l->generation;
+    t->settled = t->step;
+}
+
+/* All who had a state were lost before anybody who came had taken it. */
+static weir_err nothing_to_give(weir_trainer *t)
+{
+    t->elastic->out = true;
+    return weir_fail(WEIR_LOST,
+                     "rank %d had just come, and all members that had the run's state "
+                     "are gone: go on from its last checkpoint with --resume",
+                     weir_net_rank(t->net));
+}
+
+/* The source goes back to the first step of which something is missing. */
+static weir_err give(weir_trainer *t, const weir_members *l, const weir_recovery *r)
+{
+    weir_elastic_count *c = &t->elastic->count;
+    uint64_t samples;
+
+    WEIR_TRY(weir_progress_back(t, r->step, r->untouched, &samples));
+    c->repeated_samples += samples;
+    has_state_of(t, l);
+    return weir_state_send(t, l, r->moved, c, sizeof *c);
 }
 
 static weir_err come_to_one_state(weir_trainer *t, const weir_members *l)
 {
-    if (is_behind(t, l))
-        return catch_up(t, l);
-    if (l->source == weir_net_rank(t->net) && anyone_behind(l))
-        return weir_state_send(t, l, &t->elastic->count, sizeof t->elastic->count);
+    recovering a = {t, {.list = l, .step = t->step, .untouched = t->step}};
+
+    if (l->source == weir_net_rank(t->net) && t->elastic->fresh)
+        return nothing_to_give(t);
+    if (t->exchange->recover)
+        WEIR_TRY(weir_line_call(t->line, recover_job, &a));
+    if (l->source == weir_net_rank(t->net))
+        return give(t, l, &a.r);
+    if (weir_state_goes_to(l, a.r.moved, weir_net_rank(t->net)))
+        WEIR_TRY(catch_up(t, l));
+    has_state_of(t, l);
     return WEIR_OK;
 }
 
@@ -219,12 +262,11 @@ static weir_err follow(weir_trainer *t, int lost)
 /* Agrees, and does what follows from it, again and again until nothing breaks it off. */
 static weir_err agree_and_follow(weir_trainer *t, weir_change *change)
 {
+    uint64_t before = t->elastic->count.repeated_samples;
     weir_err err;
     int lost;
 
     do {
-        if (!change->fault.code)
-            weir_net_ended_by(t->net, &change->fault);
         weir_line_clear(t->line);
         weir_net_phase(t->net, WEIR_PHASE_AGREE, t->step);
         if ((err = weir_line_call(t->line, agree_job, t)))
@@ -238,6 +280,7 @@ static weir_err agree_and_follow(weir_trainer *t, weir_change *change)
             return WEIR_OK;
         err = follow(t, lost);
     } while (err && weir_elastic_can(t, err));
+    change->repeated = t->elastic->count.repeated_samples - before;
     return err;
 }
 

@@ -7,7 +7,13 @@
  * off while this is done begins it again.
  *
  * What is lost: what the lost member held back, and the carried state of its streams, which begins
- * at zero. Nobody else loses anything, and every sample of an epoch counts once. */
+ * at zero. Nobody else loses anything, and every sample of an epoch counts once.
+ *
+ * Where replicas drift (exchange.h) members may be several steps apart, and none has what all have
+ * given. The list's source gets what it lacks (the exchange's `recover`), all others take its
+ * state, and the run goes back to the first step that lacks something: samples count at least once,
+ * and those that may count again are counted. What is lost is also what the lost member had on its
+ * way. */
 #ifndef WEIR_TRAIN_ELASTIC_H
 #define WEIR_TRAIN_ELASTIC_H
 #include "net/member_message.h"
@@ -24,9 +30,10 @@ typedef struct weir_elastic_count {
 typedef struct weir_change {
     const weir_members *list; /* until the next one */
     int lost;
-    bool left;        /* this rank is not in it, by its own wish: it has nothing more to do */
-    double seconds;   /* from the loss, or the wish, to the first step that can be made */
-    weir_fault fault; /* what began it; code WEIR_OK: a wish */
+    bool left;         /* this rank is not in it, by its own wish: it has nothing more to do */
+    uint64_t repeated; /* samples that count again, at most: those of steps that are made again */
+    double seconds;    /* from the loss, or the wish, to the first step that can be made */
+    weir_fault fault;  /* what began it; code WEIR_OK: a wish */
 } weir_change;
 
 /* Once all have met: from now on this rank takes part in agreeing. Where the world or the exchange

@@ -132,6 +132,7 @@ weir_err weir_trainer_settle(weir_trainer *t)
             weir_model_refresh(t->model);
     }
     WEIR_TRY(average_statistics(t));
+    t->settled = t->step;
     WEIR_WITNESS(t, WEIR_SEEN_SETTLED, NULL);
     return WEIR_OK;
 }

@@ -101,6 +101,8 @@ weir_err weir_loop_agree(weir_loop *l, weir_trainer *t, bool fresh)
         votes[BEGUN] = (double)l->begun;
     }
     WEIR_TRY(weir_trainer_sum(t, votes, VOTES));
+    if (l->logged > t->step)
+        l->logged = t->step; /* what is made again is told again */
     if (votes[PENDING] > 0 && !t->pending.step) {
         t->pending = t->flushed;
         t->pending.step = t->step;

@@ -5,6 +5,23 @@
 
 /* ---- where a run is ---- */
 
+static weir_place *place_of(const weir_trainer *t, uint64_t step)
+{
+    return &t->place[step % (uint64_t)t->places];
+}
+
+void weir_progress_jumped(weir_trainer *t)
+{
+    *place_of(t, t->step) = (weir_place){t->step, t->samples, t->cursor};
+}
+
+static weir_err make_places(weir_trainer *t)
+{
+    t->places = t->facts.options.apart + 1;
+    t->place = WEIR_NEW(t->arena, weir_place, t->places);
+    return t->place ? WEIR_OK : weir_fail_nomem((size_t)t->places * sizeof *t->place);
+}
+
 /* How many updates it will have made at its end. */
 static uint64_t count_steps(const weir_trainer *t)
 {
@@ -34,6 +51,8 @@ weir_err weir_progress_open(weir_trainer *t)
     t->epoch_steps = weir_sample_plan_epoch_steps(&t->plan);
     t->cursor = weir_plan_at(&t->plan, 0);
     t->steps = count_steps(t);
+    WEIR_TRY(make_places(t));
+    weir_progress_jumped(t);
     return weir_rate_open(s->lr, t->steps, t->epoch_steps, t->arena, &t->rate);
 }
 
@@ -59,6 +78,34 @@ void weir_progress_advance(weir_trainer *t)
     t->step++;
     t->samples += weir_sample_plan_samples(&t->plan, t->cursor);
     weir_plan_advance(&t->plan, &t->cursor);
+    weir_progress_jumped(t);
+}
+
+static weir_err go_back(weir_trainer *t, uint64_t step)
+{
+    const weir_place *p = place_of(t, step);
+
+    if (p->step != step)
+        return weir_fail(WEIR_FAILED, "after step %llu the way back to step %llu is not known",
+                         (unsigned long long)t->step, (unsigned long long)step);
+    t->step = p->step;
+    t->samples = p->samples;
+    t->cursor = p->cursor;
+    t->pending.step = 0; /* it will be told of again */
+    return WEIR_OK;
+}
+
+weir_err weir_progress_back(weir_trainer *t, uint64_t step, uint64_t end, uint64_t *samples)
+{
+    if (step < t->step)
+        WEIR_TRY(go_back(t, step));
+    weir_cursor at = t->cursor;
+    *samples = 0;
+    for (uint64_t s = t->step; s < end; s++) {
+        *samples += weir_sample_plan_samples(&t->plan, at);
+        weir_plan_advance(&t->plan, &at);
+    }
+    return WEIR_OK;
 }
 
 /* ---- what is due ---- */
@@ -228,6 +275,7 @@ weir_err weir_progress_resume(weir_trainer *t, const weir_checkpoint_info *info)
     else
         resume_rows(t, &p);
     t->steps = count_steps(t);
+    weir_progress_jumped(t);
     check_over(t);
     check_jump(t, &p);
     return WEIR_OK;

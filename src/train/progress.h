@@ -21,6 +21,11 @@ double weir_progress_rate(const weir_trainer *); /* of the next step */
 bool weir_progress_over(const weir_trainer *);
 /* The step is committed: past its samples. */
 void weir_progress_advance(weir_trainer *);
+/* Step, samples and cursor are what others say they are. */
+void weir_progress_jumped(weir_trainer *);
+/* Back to where it was before this step was made, which is one of the last ones (the exchange's
+ * `apart` says of how many). *samples: from there on up to step `end`. */
+weir_err weir_progress_back(weir_trainer *, uint64_t step, uint64_t end, uint64_t *samples);
 
 /* --save-every and the like: 500 steps, or 2e. */
 typedef struct weir_every {

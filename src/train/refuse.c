@@ -42,6 +42,9 @@ static weir_err read_optim(weir_facts *f, weir_arena *arena)
     return WEIR_OK;
 }
 
+/* With other members. Where replicas drift, one state has to be made of several. */
+static bool goes_on(const weir_exchange *x) { return x->regroup && (!x->drifts || x->recover); }
+
 weir_err weir_facts_read(const weir_settings *set, weir_arena *arena, weir_facts *out)
 {
     weir_facts f = {.set = set};
@@ -50,8 +53,7 @@ weir_err weir_facts_read(const weir_settings *set, weir_arena *arena, weir_facts
     WEIR_TRY(read_exchange(&f, arena));
     WEIR_TRY(read_codec(&f, arena));
     WEIR_TRY(read_optim(&f, arena));
-    f.elastic =
-        set->elastic && f.net.loses && !f.net.dry && f.exchange->regroup && !f.exchange->drifts;
+    f.elastic = set->elastic && f.net.loses && !f.net.dry && goes_on(f.exchange);
     *out = f;
     return WEIR_OK;
 }

@@ -277,6 +277,7 @@ weir_err weir_report_change(weir_journal *j, const weir_trainer *t, const weir_c
     weir_json_put_int(e, "left", c->list->left);
     weir_json_put_int(e, "leader", all->member[all->leader]);
     weir_json_put_int(e, "step", (int64_t)t->step);
+    weir_json_put_int(e, "repeated_samples", (int64_t)c->repeated);
     weir_json_put_real(e, "seconds", c->seconds);
     return weir_journal_write(j, e);
 }

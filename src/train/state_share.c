@@ -75,9 +75,36 @@ static weir_err make_parcel(weir_trainer *t, parcel *p, void *more, size_t bytes
 typedef struct transfer {
     weir_net *net;
     const weir_members *list;
+    bool all;
     char *bytes;
     size_t n;
 } transfer;
+
+enum { ALIKE = 1, STEP_BITS = 40 }; /* bits of newness, from the lowest */
+
+uint64_t weir_state_newness(const weir_trainer *t, int generation)
+{
+    bool alike = !t->exchange->drifts || t->settled == t->step;
+
+    return ((uint64_t)generation + 1) << (STEP_BITS + 1) | t->step << 1 | (alike ? ALIKE : 0);
+}
+
+bool weir_state_goes_to(const weir_members *l, bool all, int rank)
+{
+    for (int i = 0; i < l->count; i++)
+        if (l->member[i] == rank)
+            return rank != l->source && (all || l->behind[i] || !(l->step & ALIKE));
+    return false;
+}
+
+static int takers(const weir_members *l, bool all)
+{
+    int n = 0;
+
+    for (int i = 0; i < l->count; i++)
+        n += weir_state_goes_to(l, all, l->member[i]);
+    return n;
+}
 
 static uint64_t tag_of(const weir_members *l)
 {
@@ -94,27 +121,33 @@ static weir_err send_job(void *arg)
 
     if (!op)
         return weir_fail_nomem((size_t)f->list->count * sizeof *op);
-    for (int i = 0; i < f->list->count; i++)
-        if (f->list->behind[i])
+    for (int i = 0; i < f->list->count; i++) {
+        op[i].done = true;
+        if (weir_state_goes_to(f->list, f->all, f->list->member[i]))
             weir_net_send(f->net, f->list->member[i], tag_of(f->list), f->bytes, f->n, &op[i]);
+    }
     for (int i = 0; i < f->list->count; i++) {
         one = &op[i];
-        if (f->list->behind[i] && weir_net_wait(f->net, &one, 1, 0, &which))
+        if (weir_net_wait(f->net, &one, 1, 0, &which))
             weir_net_cancel(f->net, &one, 1);
     }
     free(op);
     return WEIR_OK;
 }
 
-weir_err weir_state_send(weir_trainer *t, const weir_members *list, void *more, size_t bytes)
+weir_err weir_state_send(weir_trainer *t, const weir_members *list, bool all, void *more,
+                         size_t bytes)
 {
     parcel p = {.io = {.range = move_range, .u64 = move_u64}};
-    weir_err err = make_parcel(t, &p, more, bytes);
+    weir_err err;
 
+    if (!takers(list, all))
+        return WEIR_OK;
+    err = make_parcel(t, &p, more, bytes);
     if (!err)
         err = move_all(t, &p, more, bytes);
     if (!err)
-        err = weir_line_call(t->line, send_job, &(transfer){t->net, list, p.bytes, p.n});
+        err = weir_line_call(t->line, send_job, &(transfer){t->net, list, all, p.bytes, p.n});
     free(p.bytes);
     return err;
 }
@@ -138,7 +171,7 @@ weir_err weir_state_receive(weir_trainer *t, const weir_members *list, bool fres
     weir_err err = make_parcel(t, &p, more, bytes);
 
     if (!err)
-        err = weir_line_call(t->line, receive_job, &(transfer){t->net, list, p.bytes, p.n});
+        err = weir_line_call(t->line, receive_job, &(transfer){t->net, list, false, p.bytes, p.n});
     if (!err) {
         p.io.loading = true;
         err = move_all(t, &p, more, bytes);

@@ -20,10 +20,19 @@ weir_err weir_carried_take(weir_trainer *, bool has, weir_carried **);
 weir_err weir_carried_give(weir_trainer *, weir_carried *, uint64_t *lost);
 void weir_carried_free(weir_carried *); /* NULL is allowed */
 
-/* Ahead of the new groups: from the list's source to those that it says are behind. On the source;
- * one that is lost meanwhile is nobody's concern here. more: bytes that go with it. */
-weir_err weir_state_send(weir_trainer *, const weir_members *, void *more, size_t bytes);
-/* On one that is behind: all of it or nothing. fresh: it has just come, and takes the means of what
+/* How new this rank's state is, by which members agree on a source (weir_offer.step). One of a
+ * later generation, whose members have come to it together, is newer than any of an earlier one;
+ * then one of a later step; then one that is like that of all others who have made this step. Where
+ * replicas drift these are settled ones. Never 0, which is for one that has no state yet.
+ * generation: whose state this is. */
+uint64_t weir_state_newness(const weir_trainer *, int generation);
+/* Whether this rank of the list takes the state of its source: its own is older, or may be another
+ * one. all: the source's has changed since it was offered. */
+bool weir_state_goes_to(const weir_members *, bool all, int rank);
+/* Ahead of the new groups, on the source: to all of those. One that is lost meanwhile is nobody's
+ * concern here. more: bytes that go with it. */
+weir_err weir_state_send(weir_trainer *, const weir_members *, bool all, void *more, size_t bytes);
+/* On one of those: all of it or nothing. fresh: it has just come, and takes the means of what
  * each worker has of its own, too. */
 weir_err weir_state_receive(weir_trainer *, const weir_members *, bool fresh, void *more,
                             size_t bytes);

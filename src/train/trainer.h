@@ -50,6 +50,12 @@ typedef struct weir_traffic {
     uint64_t last_sent, last_received; /* of the last one */
 } weir_traffic;
 
+/* Where a run was before a step. */
+typedef struct weir_place {
+    uint64_t step, samples;
+    weir_cursor cursor;
+} weir_place;
+
 typedef struct weir_trainer {
     /* ---- given by the caller ---- */
     const weir_settings *set;
@@ -101,8 +107,11 @@ typedef struct weir_trainer {
     uint64_t epoch_steps, steps; /* of an epoch; of the whole run */
     uint64_t step, samples;      /* committed so far; progress.h */
     weir_cursor cursor;          /* and where in the data that is */
-    int stopped;                 /* the signal that all ranks agreed to stop for */
-    bool change;                 /* some member wishes to leave, or somebody to join */
+    weir_place *place;           /* the last ones it may have to go back to (progress.c) */
+    int places;
+    uint64_t settled; /* the step at which replicas were last made one */
+    int stopped;      /* the signal that all ranks agreed to stop for */
+    bool change;      /* some member wishes to leave, or somebody to join */
     weir_step now;
     /* ---- what is told of it ---- */
     weir_traffic traffic;
