@@ -186,7 +186,9 @@ fault: deps-dev
 	@$(MAKE) --no-print-directory -s -j$$(nproc) tests
 	@tests/check_storm $(B)
 	@tests/run $(FLAVOUR) $(FAULT_TESTS)
+	@tests/check_faults --weir $(B)/weir --kills 20 --minutes 1 kills storm
 check-long: all
+	@$(MAKE) --no-print-directory -s storm-bugs
 	@tests/check_long $(B)/weir
 # what editors and analysers read; make itself says how each file is compiled
 compile_commands.json:

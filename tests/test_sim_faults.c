@@ -260,6 +260,35 @@ static void test_pause_for_ever_in_work(void **state)
 }
 
 /* Pauses that together outlast the time-out are as one. */
+/* Rank 1 sends to rank 0, and ends; rank 2 waits for it. */
+static weir_err ends_well(weir_net *n, void *arg)
+{
+    char word[8] = "";
+
+    (void)arg;
+    WEIR_TRY(weir_net_spend(n, 0.01));
+    if (weir_net_rank(n) == 1)
+        return weir_net_send_wait(n, 0, tag(0, 0), word, sizeof word);
+    return weir_net_recv_wait(n, 1, tag(0, 1), word, sizeof word, NULL);
+}
+
+/* What never comes is not waited for: who has ended is gone, and others hear of it. */
+static void test_who_sent_to_one_that_stands_still_leaves(void **state)
+{
+    static const char *const bad[] = {"sim:eager=64,pause=0@0", "sim:eager=64,pause=0@0.02",
+                                      "sim:eager=64,latency=20ms,pause=0@0.02",
+                                      "sim:eager=64,cut=0-1@0"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        ranks r = {.net = bad[i], .size = 3, .fn = ends_well, .timeout = 30};
+        ranks_run(&r);
+        assert_int_equal(r.err[1], WEIR_OK);
+        assert_int_equal(r.err[2], WEIR_LOST);
+        assert_says(r.why[2], "rank 1 has left the run");
+    }
+}
+
 static void test_pauses_add_up(void **state)
 {
     loop l = {.rounds = 200};
@@ -451,6 +480,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_pause_in_work),
         cmocka_unit_test(test_pause_for_ever_in_work),
+        cmocka_unit_test(test_who_sent_to_one_that_stands_still_leaves),
         cmocka_unit_test(test_pauses_add_up),
         cmocka_unit_test(test_cuts_add_up),
     };

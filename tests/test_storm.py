@@ -5,7 +5,7 @@ import os
 import pytest
 from weirlib import WEIR, weir
 
-KINDS = 'kills pauses cuts heals joins leaves delayed dropped corrupt twice lost'
+KINDS = 'kills pauses cuts heals joins leaves delayed dropped corrupt twice lost saved'
 BUGGY = os.path.join(os.path.dirname(WEIR), 'bugs')
 
 
@@ -19,6 +19,8 @@ def test_two_hundred():
     n = counts(out)
     assert n['seeds'] == 200 and n['violations'] == 0
     assert all(n[kind] > 0 for kind in KINDS.split()), out
+    exchanges = re.findall(r'(\d+) \w+', re.search('^exchanges: (.*)$', out, re.M)[1])
+    assert len(exchanges) > 1 and all(int(e) > 0 for e in exchanges), out
 
 
 def test_a_seed_is_the_same_storm_to_the_last_number():

@@ -13,7 +13,15 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { SHRUNK = 3, SHOW_EVERY = 500, REAL_SECONDS = 120, VARIANTS = 32, ROOM = 128 };
+/* REAL_SECONDS: a storm takes some hundredths */
+enum {
+    SHRUNK = 3,
+    SHOW_EVERY = 500,
+    REAL_SECONDS = 60,
+    SHRINK_SECONDS = 5,
+    VARIANTS = 32,
+    ROOM = 128
+};
 
 /* What a process says of a seed. */
 typedef struct verdict {
@@ -133,7 +141,7 @@ static bool took(void *arg, uint64_t seed, const void *result, const char *died)
 /* Whether the storm is still a bad one without these faults; and how. */
 static weir_err still_broken(storms *one, uint32_t without, bool *yes, char what[400])
 {
-    weir_trials t = {1, one->first, 1, REAL_SECONDS, sizeof(verdict), one, try_seed, took};
+    weir_trials t = {1, one->first, 1, SHRINK_SECONDS, sizeof(verdict), one, try_seed, took};
 
     one->wish.without = without;
     WEIR_TRY(weir_trials_run(&t));

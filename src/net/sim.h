@@ -123,10 +123,9 @@ typedef struct weir_sim_node {
     weir_net net; /* first */
     weir_sim_port port[WEIR_SIM_PORTS];
     weir_sim_parcel *out; /* sent, and flying or lent */
-    int flying;
-    weir_net_task *task; /* its first fibre */
-    int machine;         /* its number */
-    bool here;           /* it has started */
+    weir_net_task *task;  /* its first fibre */
+    int machine;          /* its number */
+    bool here;            /* it has started */
     bool dead, ended, left;
     weir_err err;                   /* it ended with */
     weir_fault *last_word;          /* why it left, for the others */
@@ -249,7 +248,8 @@ void weir_sim_parcels_close(weir_sim *);
 
 /* ---- sim_life.c ---- */
 void weir_sim_leave(weir_sim *, weir_sim_node *, weir_err, const char *sentence);
-void weir_sim_all_came(weir_sim *, weir_sim_node *); /* nothing of it is flying any more */
+/* It has ended well, and nobody takes any more of what it has sent: then it is gone. */
+void weir_sim_look_left(weir_sim *, weir_sim_node *);
 void weir_sim_kill(weir_sim *, weir_sim_node *);
 /* It starts, unless the run is over. */
 void weir_sim_arrive(weir_sim *, weir_sim_node *);

@@ -207,6 +207,13 @@ int weir_sim_latecomers(const weir_sim_options *o)
     return n;
 }
 
+/* Who waited for something to come that never will leaves without that. */
+static void look_left(weir_sim *s, double until)
+{
+    for (int r = 0; until >= WEIR_NEVER && r < s->nodes; r++)
+        weir_sim_look_left(s, &s->node[r]);
+}
+
 static void begin_pause(weir_sim *s, weir_sim_node *a, const weir_sim_order *o)
 {
     s->count.mishaps.pauses++;
@@ -216,6 +223,7 @@ static void begin_pause(weir_sim *s, weir_sim_node *a, const weir_sim_order *o)
     for (int r = 0; r < s->nodes; r++)
         if (r != o->a)
             watch(s, o->at, a->paused_until, r, o->a);
+    look_left(s, a->paused_until);
 }
 
 static bool runs(const weir_sim_node *a) { return a->here && !weir_sim_gone(a); }
@@ -229,6 +237,7 @@ static void begin_cut(weir_sim *s, weir_sim_order *o)
     watch(s, o->at, until, o->b, o->a);
     if (until < WEIR_NEVER)
         weir_sim_push(s, until, WEIR_SIM_HEAL, o->a, o);
+    look_left(s, until);
 }
 
 void weir_sim_on_heal(weir_sim *s, const weir_sim_order *o)

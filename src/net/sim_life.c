@@ -119,9 +119,25 @@ bool weir_sim_left(weir_net *n, int peer)
            !(weir_sim_cut_until(s, weir_sim_index(n), weir_sim_index(&a->net), &since) > 0);
 }
 
-void weir_sim_all_came(weir_sim *s, weir_sim_node *a)
+/* Something of it is on its way, and can come: whom it has given up it has no link to any more. */
+static bool is_awaited(const weir_sim *s, const weir_sim_node *a)
 {
-    if (a->ended && !a->err && !a->dead)
+    double since;
+
+    for (const weir_sim_parcel *m = a->out; m; m = m->after) {
+        const weir_sim_node *b = &s->node[m->to];
+        bool lost = b->net.rank < a->net.size && weir_loss_is(&a->net, b->net.rank, WEIR_PEER_LOST),
+             never = (weir_sim_paused(s, b) && b->paused_until >= WEIR_NEVER) ||
+                     weir_sim_cut_until(s, m->from, m->to, &since) >= WEIR_NEVER;
+        if (m->holds & WEIR_SIM_FLYING && !lost && !never)
+            return true;
+    }
+    return false;
+}
+
+void weir_sim_look_left(weir_sim *s, weir_sim_node *a)
+{
+    if (a->ended && !a->err && !a->dead && !a->left && !is_awaited(s, a))
         weir_sim_push(s, s->now + a->port[WEIR_SIM_WIRE].latency, WEIR_SIM_LEFT,
                       weir_sim_index(&a->net), NULL);
 }
@@ -162,14 +178,16 @@ void weir_sim_leave(weir_sim *s, weir_sim_node *a, weir_err err, const char *sen
         return;
     if (err)
         leave_with(s, a, err, sentence);
-    else if (!a->flying)
-        weir_sim_all_came(s, a);
+    else
+        weir_sim_look_left(s, a);
 }
 
 static void on_left(weir_sim *s, weir_sim_node *a)
 {
     double since, heals;
 
+    if (a->left || a->dead)
+        return;
     a->left = true;
     for (int r = 0; r < s->nodes; r++) {
         weir_sim_node *b = &s->node[r];

@@ -107,7 +107,6 @@ void weir_sim_send(weir_net *n, weir_net_op *o)
     m->holds = WEIR_SIM_FLYING;
     if (!eager)
         m->op = o;
-    a->flying++;
     a->moved = s->now;
     link_out(a, m);
     if (eager && o->data && o->len)
@@ -129,7 +128,6 @@ void weir_sim_deliver(weir_sim *s, weir_sim_parcel *m, bool put_off)
                                               .put_off = put_off || b->dead}))
         return;
     m->holds = (m->holds & ~WEIR_SIM_FLYING) | WEIR_SIM_HERE;
-    a->flying--;
     /* nobody takes it: a lent one comes back when the loss is noticed */
     if (b->dead || m->closed) {
         m->holds &= ~WEIR_SIM_HERE;
@@ -138,8 +136,7 @@ void weir_sim_deliver(weir_sim *s, weir_sim_parcel *m, bool put_off)
         complete(s, m);
         weir_match_arrive(&b->net, &m->msg);
     }
-    if (!a->flying)
-        weir_sim_all_came(s, a);
+    weir_sim_look_left(s, a);
 }
 
 /* The receiver has what it wants of the sender's bytes. */
