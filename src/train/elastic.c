@@ -273,6 +273,7 @@ static weir_err agree_and_follow(weir_trainer *t, weir_change *change)
             return t->elastic->out = true, err;
         if (!change->fault.code) /* others may have said so before it was seen here */
             weir_net_ended_by(t->net, &change->fault);
+        WEIR_WITNESS(t, WEIR_SEEN_AGREED, t->elastic->list);
         count_list(t, &lost);
         change->lost += lost;
         change->list = t->elastic->list;

@@ -260,6 +260,33 @@ static void check_waiting(storm_watch *w)
     }
 }
 
+/* Who has this rank; -1: it has never begun. */
+static int node_of(const storm_watch *w, int rank)
+{
+    for (int i = 0; i < WEIR_STORM_NODES; i++)
+        if (w->node[i].seen && w->node[i].rank == rank)
+            return i;
+    return -1;
+}
+
+/* Of the list that it agreed on last, in which it may never have begun, too many are dead, have
+ * ended, or never came. */
+static bool agreed_on_too_few(const storm_watch *w, const storm_node *n)
+{
+    int here = 0;
+    bool lowest = false;
+
+    for (int i = 0; i < n->agreed_count; i++) {
+        int k = node_of(w, n->agreed[i]);
+        bool lives = k >= 0 && killed_at(w, k) > n->ended_at &&
+                     !(w->node[k].ended && w->node[k].ended_at < n->ended_at);
+        here += lives;
+        lowest |= !i && lives;
+    }
+    return n->agreed_count &&
+           !(2 * here > n->agreed_count || (2 * here == n->agreed_count && lowest));
+}
+
 /* Of its last generation too many have died or left. */
 static bool has_too_few(const storm_watch *w, const storm_node *n)
 {
@@ -293,8 +320,9 @@ static void check_error(storm_watch *w, int node)
     if (!known)
         weir_storm_broken(w, "ending: node %d ended with %s: %.200s", node, weir_err_name(n->err),
                           n->why);
-    else if (!w->storm->elastic ? !anything_bad(w->storm)
-                                : n->seen && !silence && !has_too_few(w, n))
+    else if (!w->storm->elastic
+                 ? !anything_bad(w->storm)
+                 : n->seen && !silence && !has_too_few(w, n) && !agreed_on_too_few(w, n))
         weir_storm_broken(w, "ending: rank %d ended though nobody was silent: %.200s", n->rank,
                           n->why);
 }

@@ -2,6 +2,7 @@
  * witness keeps of a storm. */
 #ifndef WEIR_TRAIN_STORM_INSIDE_H
 #define WEIR_TRAIN_STORM_INSIDE_H
+#include "net/member_message.h"
 #include "train/run.h"
 #include "train/storm.h"
 #include "train/trainer.h"
@@ -46,8 +47,9 @@ typedef struct storm_attempt {
 
 /* One process. */
 typedef struct storm_node {
-    bool seen, known;     /* known: `held` is what it holds back */
-    int rank, generation; /* the last that it has begun in */
+    bool seen, known;                           /* known: `held` is what it holds back */
+    int rank, generation;                       /* the last that it has begun in */
+    int agreed[WEIR_STORM_NODES], agreed_count; /* ranks of the list that it agreed on last */
     storm_state state;
     double *held, *size; /* size: of its parts, without signs */
     float *param;

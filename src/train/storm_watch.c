@@ -355,6 +355,13 @@ static void on_catch_up(storm_watch *w, storm_node *n, const weir_trainer *t)
 
 /* ---- the witness ---- */
 
+static void on_agreed(storm_node *n, const weir_members *l)
+{
+    n->agreed_count = l->count < WEIR_STORM_NODES ? l->count : WEIR_STORM_NODES;
+    for (int i = 0; i < n->agreed_count; i++)
+        n->agreed[i] = l->member[i];
+}
+
 void weir_storm_see(void *watch, weir_seen what, const weir_trainer *t, const void *thing)
 {
     storm_watch *w = watch;
@@ -368,6 +375,8 @@ void weir_storm_see(void *watch, weir_seen what, const weir_trainer *t, const vo
         return;
     if (what == WEIR_SEEN_BEGUN)
         on_begun(w, n, t);
+    else if (what == WEIR_SEEN_AGREED)
+        on_agreed(n, thing);
     else if (what == WEIR_SEEN_BATCH)
         on_batch(w, t, thing);
     else if (what == WEIR_SEEN_LEAVES && (a = attempt_of(w, t)))

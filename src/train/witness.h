@@ -8,6 +8,7 @@ struct weir_trainer;
 
 typedef enum {
     WEIR_SEEN_BEGUN,  /* in a generation: all members have the same state, and step from here on */
+    WEIR_SEEN_AGREED, /* thing: a weir_members, in which nobody has begun yet */
     WEIR_SEEN_BATCH,  /* thing: a weir_data_batch that goes forward */
     WEIR_SEEN_LEAVES, /* thing: a weir_lane with this rank's own gradient, on the comm task */
     WEIR_SEEN_COMMIT, /* a step is committed; the sums still lie in the gradient's memory */
