@@ -1,10 +1,22 @@
 """Checkpoints are written while training goes on: what was then, whole or not there, whatever
 happens to the run or to its disk meanwhile."""
-import json, os, random, resource, signal, subprocess, time
+import json, os, random, resource, shutil, signal, subprocess, time
 import pytest
 from help_runs import gone, steps_logged
 from test_leader import SETTINGS, WORLDS, same_files
-from weirlib import FLAVOUR, SMALL, alive, children, end, events, start, train, wait_for, weir
+from weirlib import (
+    FLAVOUR,
+    SMALL,
+    alive,
+    children,
+    end,
+    events,
+    leftovers,
+    start,
+    train,
+    wait_for,
+    weir,
+)
 
 # megabytes to write, and steps that take no longer than that
 WIDE = ['--model', 'mlp:hidden=512', '--data', SMALL, '--optim', 'sgd:momentum=0.9', '--lr', 0.01]
@@ -37,9 +49,14 @@ def latest(out):
 
 
 def end_now(p):
+    """nobody is left to remove the run's private directory, in which each rank has its door"""
     if p.poll() is None:
-        for pid in [*children(p.pid), p.pid]:
+        pids = [*children(p.pid), p.pid]
+        for pid in pids:
             os.kill(pid, signal.SIGKILL)
+        for folder in leftovers():
+            if any(os.path.exists(f'{folder}/d{pid}') for pid in pids):
+                shutil.rmtree(folder)
     return p.communicate()
 
 
