@@ -30,9 +30,10 @@
  *                 lost
  *
  * Where replicas drift (exchange.h) they are the same where they settle, and steps are complete
- * where the next generation begins. An exchange that cannot go on when workers are lost, and a run
- * that was told not to (drawn now and then), ends with a loss: its waits, its ends and what it
- * saved are held to the same. */
+ * where the next generation begins; one who wrote and was stopped for long may add steps to the log
+ * that a loss has taken back. An exchange that cannot go on when workers are lost, and a run that
+ * was told not to (drawn now and then), ends with a loss: its waits, its ends and what it saved are
+ * held to the same. */
 #ifndef WEIR_TRAIN_STORM_H
 #define WEIR_TRAIN_STORM_H
 #include "net/net.h"

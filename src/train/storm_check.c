@@ -216,6 +216,22 @@ static bool is_taken_back(const storm_watch *w, int line)
     return false;
 }
 
+static bool is_loss_of(const storm_attempt *a, const storm_line *l)
+{
+    return a && a->committed && a->step == l->step &&
+           fabs(a->loss - l->loss) <= 1e-6 * (fabs(a->loss) + 1);
+}
+
+/* Where replicas drift a loss takes some steps back, and they are made again. One who wrote, was
+ * stopped for long and does not know of it yet adds its own as it had made them. */
+static bool was_made(const storm_watch *w, const storm_line *l)
+{
+    for (int i = 0; w->drifts && count_long(w->storm) && i < w->attempts; i++)
+        if (is_loss_of(&w->attempt[i], l))
+            return true;
+    return is_loss_of(step_of_history(w, l->step), l);
+}
+
 static void check_log(storm_watch *w)
 {
     uint64_t last = 0;
@@ -227,7 +243,7 @@ static void check_log(storm_watch *w)
             continue;
         if (l->step < last && !count_long(w->storm))
             weir_storm_broken(w, "log: step %llu stands behind step %llu", (ull)l->step, (ull)last);
-        if (!a || !a->committed || !(fabs(a->loss - l->loss) <= 1e-6 * (fabs(a->loss) + 1)))
+        if (!was_made(w, l))
             weir_storm_broken(w, "log: step %llu has loss %.9g, and %.9g in the history",
                               (ull)l->step, l->loss, a ? a->loss : NAN);
         last = l->step;
@@ -354,6 +370,15 @@ static void check_end(storm_watch *w, int node, const storm_node **well)
     *well = n;
 }
 
+/* Until all have met and have what they need, a death ends whoever has not begun. */
+static bool all_began(const storm_watch *w)
+{
+    for (int i = 0; i < w->storm->ranks; i++)
+        if (!w->node[i].seen)
+            return false;
+    return true;
+}
+
 /* Where fewer than half are ever lost at once, some come to the end. */
 static void check_ends(storm_watch *w)
 {
@@ -364,7 +389,7 @@ static void check_ends(storm_watch *w)
 
     for (int i = 0; i < WEIR_STORM_NODES; i++)
         check_end(w, i, &well);
-    if (!well && (s->elastic ? 2 * lost < s->ranks : !anything_bad(s)))
+    if (!well && (s->elastic ? 2 * lost < s->ranks && all_began(w) : !anything_bad(s)))
         weir_storm_broken(w, "ending: no rank came to the end, and at most %d of %d were lost",
                           lost, s->ranks);
 }
