@@ -221,6 +221,7 @@ install: all
 clean:
 	rm -rf build compile_commands.json
 
--include $(LIB_OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(HELP_OBJ:.o=.d) $(TESTS:=.d)
+-include $(LIB_OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(HELP_OBJ:.o=.d) $(TESTS:=.d) \
+	$(BUGS:%=$(B)/bugs/%.d)
 
 .SECONDARY: $(HELP_OBJ)

@@ -61,6 +61,9 @@ def test_mistakes_are_found(bug):
     """within 1,000 seeds; what is printed finds it again, and nothing of it can be left out"""
     program = f'{BUGGY}/weir-{bug}'
     out, _ = weir('storm', '--seeds', 1000, '--first', code=1, program=program)
+    assert (
+        'ended by signal' not in out and 'did not end' not in out
+    )  # it is seen, not stumbled over
     command = re.search(r'^  weir (storm .*--seed \d+.*)$', out, re.M)[1].split()
     again, _ = weir(*command, code=1, program=program)
     faults = [int(i) for i in re.findall(r'^    +(\d+): ', again.split('its smallest')[0], re.M)]
