@@ -65,7 +65,7 @@ void weir_guests_remove(weir_net *n, uint64_t token)
 /* Who has a rank is no guest any more, whatever of its words is still under way. */
 static weir_err remember(weir_net *n, uint64_t token)
 {
-    uint64_t *more = realloc(n->admitted, (n->admissions + 1) * sizeof *more);
+    uint64_t *more = realloc(n->admitted, weir_net_room((int)n->admissions + 1) * sizeof *more);
 
     if (!more)
         return weir_fail_nomem(sizeof *more);
@@ -83,7 +83,7 @@ static weir_err grow(weir_net *n, int size)
     if (size <= n->size)
         return WEIR_OK;
     if (n->peer) {
-        if (!(peer = realloc(n->peer, (size_t)size)))
+        if (!(peer = realloc(n->peer, weir_net_room(size))))
             return weir_fail_nomem((size_t)size);
         memset(peer + n->size, 0, (size_t)(size - n->size));
         n->peer = peer;

@@ -42,7 +42,7 @@ void weir_liveness_close(weir_net *n)
 
 weir_err weir_liveness_grow(weir_net *n, int size)
 {
-    peer *more = realloc(n->life->peer, (size_t)size * sizeof *more);
+    peer *more = realloc(n->life->peer, weir_net_room(size) * sizeof *more);
 
     if (!more)
         return weir_fail_nomem((size_t)size * sizeof *more);

@@ -292,6 +292,9 @@ void weir_match_judge(weir_net *, weir_err (*judge)(weir_net *, weir_net_op *, i
 
 /* ---- loss.c ---- */
 /* a peer is gone; again: nothing happens */
+/* How many ranks there is room for where there are so many: numbers are never used twice, and what
+ * is kept by rank is not to be moved for each that comes. */
+static inline size_t weir_net_room(int size) { return ((size_t)size + 255) / 256 * 256; }
 void weir_loss_add(weir_net *, int peer, const weir_fault *);
 void weir_loss_left(weir_net *, int peer); /* one has left in order */
 /* the reason why nothing of a generation can be started, if there is one */

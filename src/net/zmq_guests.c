@@ -196,12 +196,12 @@ weir_err weir_zmq_grow(weir_net *n, int size)
 {
     sockets *z = n->link;
     size_t fds = (size_t)(WEIR_ZMQ_PEERS + 2 * size), old = (size_t)(WEIR_ZMQ_PEERS + 2 * n->size);
-    remote *peer = realloc(z->peer, (size_t)size * sizeof *peer);
-    struct pollfd *poll = peer ? realloc(z->poll, fds * sizeof *poll) : NULL;
-    weir_meet_entry *entry =
-        poll && z->entry ? realloc(z->entry, (size_t)size * sizeof *entry) : z->entry;
-
-    int *machine = n->machine ? realloc(n->machine, (size_t)size * sizeof *machine) : NULL;
+    size_t room = weir_net_room(size);
+    remote *peer = realloc(z->peer, room * sizeof *peer);
+    struct pollfd *poll =
+        peer ? realloc(z->poll, (WEIR_ZMQ_PEERS + 2 * room) * sizeof *poll) : NULL;
+    weir_meet_entry *entry = poll && z->entry ? realloc(z->entry, room * sizeof *entry) : z->entry;
+    int *machine = n->machine ? realloc(n->machine, room * sizeof *machine) : NULL;
     bool all = peer && poll && (entry || !z->entry) && (machine || !n->machine);
 
     z->peer = peer ? peer : z->peer;
