@@ -69,7 +69,8 @@ CLI_OBJ := $(patsubst src/%.c,$(O)/%.o,$(filter src/cli/%,$(SRC)))
 TESTS := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/test_*.c))
 FUZZERS := $(patsubst tests/fuzz/%.c,build/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
 FAULT_TESTS := test_elastic test_faults test_launch test_stop test_membership test_net_loss \
-	test_sim_faults test_coll_faults test_shm_faults test_peers_faults test_checkpoint_faults
+	test_sim_faults test_coll_faults test_shm_faults test_peers_faults test_checkpoint_faults \
+	test_elastic_peers test_lost test_generations test_saver
 HELP_OBJ := $(patsubst tests/%.c,$(B)/tests/%.o,$(wildcard tests/help_*.c))
 
 .PHONY: FORCE all deps deps-dev tests tests-mpich tests-nompi test demo asan tsan fuzz fuzzers \

@@ -170,6 +170,15 @@ static weir_err listen_for(doorway *w, weir_meet kind, void **found, size_t *n)
     return err;
 }
 
+/* In a directory nobody else opens the door of one that has died. */
+static bool is_closed(const doorway *w)
+{
+    const sockets *z = w->net->link;
+    const char *name = strrchr(w->at, '/');
+
+    return z->rank_info->run_dir[0] && name && is_dead(atoi(name + 2));
+}
+
 static weir_err nobody(const doorway *w, double waited)
 {
     const weir_rank_info *r = ((sockets *)w->net->link)->rank_info;
@@ -193,7 +202,7 @@ static weir_err ask(doorway *w, weir_meet kind, double patience, void **found, s
         now = net->world->now(net->sched);
         if (now - begun > patience)
             return nobody(w, now - begun);
-        if (w->socket && now - w->since > LEAVE && kind == WEIR_MEET_WELCOME)
+        if (w->socket && (kind == WEIR_MEET_WELCOME ? now - w->since > LEAVE : is_closed(w)))
             leave_door(w);
         if (!w->socket)
             WEIR_TRY(go_to_door(w));

@@ -396,11 +396,12 @@ static weir_err join_job(void *arg)
     weir_trainer *t = c->t;
 
     WEIR_TRY(weir_net_join(t->net, t->arena, &c->list));
-    t->elastic->most = t->set->max_workers ? (int)t->set->max_workers : c->list.count;
     return weir_membership_open(t->net, t->elastic->most, &c->list, &t->elastic->membership);
 }
 
-weir_err weir_elastic_join(weir_trainer *t, weir_change *change)
+int weir_elastic_most(const weir_trainer *t) { return t->elastic->most; }
+
+weir_err weir_elastic_join(weir_trainer *t, int most, weir_change *change)
 {
     double begun = weir_now(t->rt);
     coming c = {.t = t};
@@ -410,6 +411,7 @@ weir_err weir_elastic_join(weir_trainer *t, weir_change *change)
     if (!(t->elastic = calloc(1, sizeof *t->elastic)))
         return weir_fail_nomem(sizeof *t->elastic);
     t->elastic->fresh = true;
+    t->elastic->most = most;
     WEIR_TRY(weir_line_call(t->line, join_job, &c));
     t->elastic->list = change->list = &c.list;
     t->elastic->size = c.list.count;

@@ -62,5 +62,7 @@ weir_err weir_elastic_change(weir_trainer *, weir_change *);
 weir_err weir_elastic_invite(weir_trainer *, void *welcome, size_t n);
 /* On one that is no member yet, with a trainer that is open and alone: joins, and has the state of
  * the others. */
-weir_err weir_elastic_join(weir_trainer *, weir_change *);
+weir_err weir_elastic_join(weir_trainer *, int most, weir_change *);
+/* Members that there may be: --max-workers, or as many as the run began with. */
+int weir_elastic_most(const weir_trainer *);
 #endif

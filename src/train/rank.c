@@ -255,7 +255,7 @@ static weir_err run_guest(weir_comm *comm, session *s)
     WEIR_TRY(weir_trainer_enter(t));
     WEIR_TRY(weir_trainer_open(t));
     WEIR_TRY(weir_welcome_check(t, &w));
-    WEIR_TRY(weir_elastic_join(t, &change));
+    WEIR_TRY(weir_elastic_join(t, w.most, &change));
     s->in = true;
     stop_at_steps(s);
     WEIR_TRY(invite(s));
@@ -372,8 +372,10 @@ static weir_err join_again(session *s, const weir_rank_info *was, weir_err err)
         s->apart = s->in = false;
         s->rank_info = &guest;
         if (s->hooks->stop &&
-            !atomic_compare_exchange_strong(s->hooks->stop, &goes_on, WEIR_STOP_AT_ONCE))
-            break; /* it was told to stop */
+            !atomic_compare_exchange_strong(s->hooks->stop, &goes_on, WEIR_STOP_AT_ONCE)) {
+            s->stopped = goes_on; /* by a signal, meanwhile */
+            return WEIR_OK;
+        }
         weir_log(WEIR_LOG_WARN, "train", "%s: this worker joins the run again, as a new one", why);
         err = weir_net_run(s->set->net, &guest, rank_main, s);
         if (err && !s->in)

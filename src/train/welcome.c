@@ -1,5 +1,7 @@
 /* welcome.c - see welcome.h. A head, then three texts, each with its zero byte. */
 #include "train/welcome.h"
+#include "train/elastic.h"
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,14 +9,14 @@ enum { TEXTS = 3, MOST = 16 << 20 };
 
 typedef struct head {
     uint64_t hash[WEIR_DATA_PARTS];
-    uint64_t bytes[TEXTS];
+    uint64_t bytes[TEXTS], most;
 } head;
 
 void *weir_welcome_write(weir_trainer *t, size_t *n)
 {
     char *settings = weir_settings_text(t->set), *bytes = NULL, *at;
     const char *text[TEXTS] = {settings, t->model_file.text, t->lessons ? t->lessons : ""};
-    head h = {0};
+    head h = {.most = (uint64_t)weir_elastic_most(t)};
 
     for (int i = 0; i < WEIR_DATA_PARTS; i++)
         h.hash[i] = weir_data_hash(&t->data, (weir_data_part)i);
@@ -48,7 +50,9 @@ weir_err weir_welcome_read(const void *bytes, size_t n, weir_arena *arena, weir_
         at += h.bytes[i];
         left -= h.bytes[i];
     }
-    *w = (weir_welcome){text[0], text[1], text[2], {0}};
+    if (!h.most || h.most > INT_MAX)
+        return weir_fail(WEIR_INVALID, "what was told at the door makes no sense: no workers");
+    *w = (weir_welcome){text[0], text[1], text[2], .most = (int)h.most};
     memcpy(w->hash, h.hash, sizeof h.hash);
     return WEIR_OK;
 }

@@ -9,6 +9,7 @@ typedef struct weir_welcome {
     const char *model;    /* the text of its file */
     const char *lessons;  /* "": it has none */
     uint64_t hash[WEIR_DATA_PARTS];
+    int most; /* members that there may be */
 } weir_welcome;
 
 /* malloc'ed; NULL: no memory. */
