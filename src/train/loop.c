@@ -10,6 +10,8 @@ static weir_err log_step(weir_loop *l, weir_trainer *t, const weir_step_report *
         return WEIR_OK;
     l->logged = whole->step;
     weir_tally_step(&l->tally, whole);
+    if (weir_rundir_others(l->dir)) /* stopped for long: another leads, and writes the log */
+        return WEIR_OK;
     return weir_report_step(l->journal, t, whole);
 }
 

@@ -336,7 +336,7 @@ static weir_err rank_main(weir_net *net, void *arg)
     weir_err err = weir_comm_run(net, &(weir_compute){train_rank, close_trainer, s}),
              closing = WEIR_OK;
     snprintf(why, sizeof why, "%s", weir_why_text());
-    if (err) {
+    if (err && !weir_rundir_others(&s->dir)) {
         weir_fault fault = ended_by(net, s->rank_info, err, why);
         closing = weir_report_fault(s->loop.journal, &fault, "leave");
     }

@@ -164,16 +164,21 @@ bool weir_rundir_is_there(const weir_rundir *d)
 }
 
 /* A lock that was only deleted is nobody's. */
+bool weir_rundir_others(const weir_rundir *d)
+{
+    char path[4200];
+
+    if (!d->set->out || !d->lock || weir_lock_stands(d->lock))
+        return false;
+    snprintf(path, sizeof path, "%s/lock", d->set->out);
+    return weir_path_exists(path);
+}
+
 bool weir_rundir_held(const void *rundir)
 {
     const weir_rundir *d = rundir;
-    char path[4200];
 
-    if (!d->set->out)
-        return false;
-    snprintf(path, sizeof path, "%s/lock", d->set->out);
-    return weir_rundir_is_there(d) &&
-           (!d->lock || weir_lock_stands(d->lock) || !weir_path_exists(path));
+    return d->set->out && weir_rundir_is_there(d) && !weir_rundir_others(d);
 }
 
 /* What was in it is gone; what this run knows goes into one of the same name. */

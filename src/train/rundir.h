@@ -37,8 +37,9 @@ weir_err weir_rundir_take_over(weir_rundir *, weir_warned *);
 weir_err weir_rundir_keep(weir_rundir *, weir_journal *);
 /* The one that was taken still has its name. */
 bool weir_rundir_is_there(const weir_rundir *);
-/* It is there, and nobody else has taken it since: what is written may get its name there. From any
- * thread. */
+/* Somebody else has taken it since: what is in it is not this one's to write. From any thread. */
+bool weir_rundir_others(const weir_rundir *);
+/* It is there, and nobody else's: what is written may get its name there. From any thread. */
 bool weir_rundir_held(const void *rundir);
 void weir_rundir_leave(weir_rundir *);
 /* The log: --log, or the directory's own, or only what the hooks show. */
