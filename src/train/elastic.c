@@ -184,7 +184,7 @@ static weir_err come_to_one_state(weir_trainer *t, const weir_members *l)
 /* ---- counting ---- */
 
 /* What the list says, once. */
-static void count_list(weir_trainer *t, int *lost)
+static void count_list(weir_trainer *t, weir_change *change, int *lost)
 {
     const weir_members *l = t->elastic->list;
     weir_elastic_count *c = &t->elastic->count;
@@ -195,6 +195,10 @@ static void count_list(weir_trainer *t, int *lost)
     c->joins += (uint64_t)l->joined;
     c->left += (uint64_t)l->left;
     c->losses += (uint64_t)*lost;
+    change->list = l;
+    change->lost += *lost;
+    change->joined += l->joined;
+    change->went += l->left;
 }
 
 /* What is held back here, as a gradient: the square of its norm. */
@@ -218,6 +222,17 @@ static weir_err count_residual(weir_trainer *t, int lost)
     held *= (double)lost / t->mesh.all.size;
     c->lost_residual = sqrt(c->lost_residual * c->lost_residual + held);
     return WEIR_OK;
+}
+
+void weir_change_add(weir_change *c, const weir_change *before)
+{
+    c->lost += before->lost;
+    c->joined += before->joined;
+    c->went += before->went;
+    c->repeated += before->repeated;
+    c->seconds += before->seconds;
+    if (before->fault.code)
+        c->fault = before->fault;
 }
 
 /* ---- going on ---- */
@@ -274,14 +289,12 @@ static weir_err agree_and_follow(weir_trainer *t, weir_change *change)
         if (!change->fault.code) /* others may have said so before it was seen here */
             weir_net_ended_by(t->net, &change->fault);
         WEIR_WITNESS(t, WEIR_SEEN_AGREED, t->elastic->list);
-        count_list(t, &lost);
-        change->lost += lost;
-        change->list = t->elastic->list;
+        count_list(t, change, &lost);
         if ((change->left = t->elastic->leaves))
             return WEIR_OK;
         err = follow(t, lost);
     } while (err && weir_elastic_can(t, err));
-    change->repeated = t->elastic->count.repeated_samples - before;
+    change->repeated += t->elastic->count.repeated_samples - before;
     return err;
 }
 
@@ -290,11 +303,10 @@ weir_err weir_elastic_go_on(weir_trainer *t, weir_change *change)
     double begun = weir_now(t->rt);
     weir_err err;
 
-    *change = (weir_change){0};
     t->change = false;
     t->stopped = 0; /* not all may have heard of it: they agree on it again */
     err = agree_and_follow(t, change);
-    change->seconds = weir_now(t->rt) - begun;
+    change->seconds += weir_now(t->rt) - begun;
     return err;
 }
 
@@ -333,14 +345,14 @@ static weir_err hand_over_job(void *arg)
 }
 
 /* All members are there: what those who leave hold back goes to the others. */
-static weir_err hand_over(weir_trainer *t)
+static weir_err hand_over(weir_trainer *t, bool leave)
 {
     const weir_group *g = &t->mesh.all;
     uint64_t *leaves = calloc((size_t)g->size, sizeof *leaves);
     parting p = {t, calloc((size_t)g->size, sizeof *p.stay), 0};
     weir_err err = leaves && p.stay ? WEIR_OK : weir_fail_nomem((size_t)g->size * sizeof *leaves);
 
-    t->elastic->leaves = weir_elastic_leaves(t);
+    t->elastic->leaves = leave;
     if (!err)
         err = weir_trainer_gather(t, t->elastic->leaves, leaves);
     for (int i = 0; !err && i < g->size; i++)
@@ -357,19 +369,18 @@ static weir_err hand_over(weir_trainer *t)
     return err;
 }
 
-weir_err weir_elastic_change(weir_trainer *t, weir_change *change)
+weir_err weir_elastic_change(weir_trainer *t, bool leaves, weir_change *change)
 {
     double begun = weir_now(t->rt);
     weir_err err;
 
-    *change = (weir_change){0};
     t->change = false;
     WEIR_TRY(weir_trainer_settle(t));
-    WEIR_TRY(hand_over(t));
+    WEIR_TRY(hand_over(t, leaves));
     if (t->stopped)
         return WEIR_OK;
     err = agree_and_follow(t, change);
-    change->seconds = weir_now(t->rt) - begun;
+    change->seconds += weir_now(t->rt) - begun;
     return err;
 }
 
@@ -407,7 +418,6 @@ weir_err weir_elastic_join(weir_trainer *t, int most, weir_change *change)
     coming c = {.t = t};
     weir_err err;
 
-    *change = (weir_change){0};
     if (!(t->elastic = calloc(1, sizeof *t->elastic)))
         return weir_fail_nomem(sizeof *t->elastic);
     t->elastic->fresh = true;
@@ -418,7 +428,7 @@ weir_err weir_elastic_join(weir_trainer *t, int most, weir_change *change)
     err = follow(t, 0);
     if (err && weir_elastic_can(t, err))
         err = agree_and_follow(t, change);
-    change->seconds = weir_now(t->rt) - begun;
+    change->seconds += weir_now(t->rt) - begun;
     if (t->elastic->list == &c.list) /* it lies in the arena; its head was ours */
         t->elastic->list = change->list = weir_members_keep(&c.list, t->arena);
     return err;

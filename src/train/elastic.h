@@ -26,15 +26,19 @@ typedef struct weir_elastic_count {
     double lost_residual; /* the norm of what lost members held back, as if all held as much */
 } weir_elastic_count;
 
-/* One change of members, for the log. */
+/* A change of members, for the log. It may take several lists, one after the other broken off by
+ * another loss: each adds to what is not in the log yet. It begins as {0}. */
 typedef struct weir_change {
-    const weir_members *list; /* until the next one */
-    int lost;
-    bool left;         /* this rank is not in it, by its own wish: it has nothing more to do */
-    uint64_t repeated; /* samples that count again, at most: those of steps that are made again */
-    double seconds;    /* from the loss, or the wish, to the first step that can be made */
-    weir_fault fault;  /* what began it; code WEIR_OK: a wish */
+    const weir_members *list; /* the last; until the next one */
+    int lost, joined, went;   /* members: died or were given up; came; left by wish */
+    bool left;                /* this rank is not in it, by its own wish: nothing more to do */
+    uint64_t repeated;        /* samples that count again, at most: those of steps made again */
+    double seconds;           /* from the loss, or the wish, to the first step that can be made */
+    weir_fault fault;         /* what began it; code WEIR_OK: a wish */
 } weir_change;
+
+/* Both as one; `before` came first. */
+void weir_change_add(weir_change *, const weir_change *before);
 
 /* Once all have met: from now on this rank takes part in agreeing. Where the world or the exchange
  * cannot, or the user does not want it, a loss ends the run. */
@@ -57,7 +61,7 @@ bool weir_elastic_leaves(weir_trainer *);
 bool weir_elastic_invites(const weir_trainer *); /* one waits, and there is room for it */
 void weir_elastic_heed(weir_trainer *, const weir_noted *);
 /* On all members, where t->change says so. Those who leave hand over what they hold back. */
-weir_err weir_elastic_change(weir_trainer *, weir_change *);
+weir_err weir_elastic_change(weir_trainer *, bool leaves, weir_change *);
 /* From now on guests are told these bytes, which are malloc'ed and are the trainer's from here. */
 weir_err weir_elastic_invite(weir_trainer *, void *welcome, size_t n);
 /* On one that is no member yet, with a trainer that is open and alone: joins, and has the state of

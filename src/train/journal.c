@@ -112,6 +112,8 @@ weir_err weir_journal_renew(weir_journal *j)
 
 void weir_journal_go_on(weir_journal *j) { j->begun = true; }
 
+const char *weir_journal_path(const weir_journal *j) { return j ? j->path : NULL; }
+
 bool weir_journal_logs(const weir_journal *j) { return j && (j->lines.fd >= 0 || j->set.event); }
 
 weir_json *weir_journal_event(weir_journal *j, const char *event)

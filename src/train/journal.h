@@ -21,6 +21,7 @@ typedef struct weir_journal_setup {
 weir_err weir_journal_open(const weir_journal_setup *, weir_journal **);
 /* The file at its path may be another by now: opens it again. */
 weir_err weir_journal_renew(weir_journal *);
+const char *weir_journal_path(const weir_journal *); /* NULL: it has no file */
 /* It goes on with what others began: its first line is not the run's first. */
 void weir_journal_go_on(weir_journal *);
 /* Somebody will see what is written. */

@@ -10,6 +10,8 @@ static weir_err log_step(weir_loop *l, weir_trainer *t, const weir_step_report *
         return WEIR_OK;
     l->logged = whole->step;
     weir_tally_step(&l->tally, whole);
+    if (whole->step == l->found)
+        return WEIR_OK;
     if (weir_rundir_others(l->dir)) /* stopped for long: another leads, and writes the log */
         return WEIR_OK;
     return weir_report_step(l->journal, t, whole);
@@ -84,6 +86,17 @@ void weir_loop_owe(weir_loop *l, const char *out)
     l->owed = l->begun && out && !weir_checkpoint_is_latest(out, l->begun);
 }
 
+weir_err weir_loop_tell(weir_loop *l, weir_trainer *t, const weir_told *log)
+{
+    const weir_step_report *last = &t->flushed;
+
+    l->found = (uint64_t)log->step;
+    if (!log->any || last->step != l->found + 1) /* or workers have steps of their own */
+        return WEIR_OK;
+    l->found = last->step;
+    return weir_report_step(l->journal, t, last);
+}
+
 weir_err weir_loop_agree(weir_loop *l, weir_trainer *t, bool fresh)
 {
     enum { PENDING, STEPPED, CHECK, SAVE, EVALUATE, KEEPS, OWED, BEGUN, VOTES };
@@ -105,6 +118,8 @@ weir_err weir_loop_agree(weir_loop *l, weir_trainer *t, bool fresh)
     WEIR_TRY(weir_trainer_sum(t, votes, VOTES));
     if (l->logged > t->step)
         l->logged = t->step; /* what is made again is told again */
+    if (l->found > t->step)
+        l->found = t->step;
     if (votes[PENDING] > 0 && !t->pending.step) {
         t->pending = t->flushed;
         t->pending.step = t->step;

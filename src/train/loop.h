@@ -4,6 +4,7 @@
 #include "train/progress.h"
 #include "train/report.h"
 #include "train/rundir.h"
+#include "train/told.h"
 
 typedef struct weir_loop {
     weir_journal *journal; /* the leader's; else NULL */
@@ -15,6 +16,7 @@ typedef struct weir_loop {
     /* the last steps at which these were done (saved: begun, see saver.h) */
     uint64_t evaluated, saved, checked;
     uint64_t logged, scored; /* the last step, and the last evaluation, that were told */
+    uint64_t found;          /* the last step that whoever led before had told; 0: nobody did */
     uint64_t begun;          /* the last step whose saving was begun by whoever led; 0: none */
     bool owed;               /* that one, or a newer one: it may not be whole */
 } weir_loop;
@@ -24,6 +26,8 @@ weir_err weir_loop_open(weir_loop *, weir_trainer *);
 /* On one that leads from now on, before that: a save that the one before it had begun is owed,
  * unless it is whole in `out` (NULL: there is none). */
 void weir_loop_owe(weir_loop *, const char *out);
+/* On the same one, with its journal: the last step is told, unless the log has it. */
+weir_err weir_loop_tell(weir_loop *, weir_trainer *, const weir_told *log);
 
 /* With other members, before they go on: whatever some of them have done at this step and others
  * have not, as it was broken off in the middle, is done by all. Whether there is anything to save

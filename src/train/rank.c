@@ -21,15 +21,19 @@ typedef struct session {
     const weir_rank_info *rank_info;
     const weir_hooks *hooks;
     weir_result *result;
-    weir_settings told; /* of one that joins: the run's, where its user said nothing */
-    weir_rundir dir;    /* the leader's */
+    weir_settings joined; /* of one that joins: the run's, where its user said nothing */
+    weir_rundir dir;      /* the leader's */
     weir_loop loop;
     int stopped;
-    bool left;        /* by wish: others go on */
-    bool apart;       /* by no wish: others may be going on */
-    bool in;          /* it has joined */
-    bool fresh;       /* has come, and does not know yet what the others are at */
-    char doors[1024]; /* where it may join again */
+    weir_change change; /* of members, which is not in the log yet */
+    weir_change told;   /* the last one that is, if the leader lived to write it */
+    int64_t told_as;    /* its generation */
+    uint64_t told_at;   /* its step */
+    bool left;          /* by wish: others go on */
+    bool apart;         /* by no wish: others may be going on */
+    bool in;            /* it has joined */
+    bool fresh;         /* has come, and does not know yet what the others are at */
+    char doors[1024];   /* where it may join again */
     int counts; /* of the whole: how much the rank counts whose result it has; 0: it has none */
 } session;
 
@@ -58,6 +62,17 @@ static weir_err run_generation(session *s)
                            s->stopped, s->result);
 }
 
+/* What the one who led had no time to write is written now. */
+static weir_err tell_missing(session *s)
+{
+    weir_told log = weir_told_read(weir_journal_path(s->loop.journal));
+    bool long_ago = s->t.step > s->told_at + WEIR_TOLD_LINES;
+
+    if (log.any && log.generation < s->told_as && !long_ago)
+        weir_change_add(&s->change, &s->told);
+    return weir_loop_tell(&s->loop, &s->t, &log);
+}
+
 /* The one who led is gone: this one writes on, where it can see what was written so far. */
 static weir_err take_over(session *s)
 {
@@ -69,7 +84,17 @@ static weir_err take_over(session *s)
     WEIR_TRY(weir_rundir_open_journal(s->set, s->hooks, s->begun, t->rt, &s->loop.journal));
     weir_journal_go_on(s->loop.journal);
     weir_loop_owe(&s->loop, s->set->out);
-    return WEIR_OK;
+    return tell_missing(s);
+}
+
+/* Whoever leads writes it. */
+static weir_err tell_change(session *s)
+{
+    s->told = s->change;
+    s->told_as = s->change.list->generation;
+    s->told_at = s->t.step;
+    s->change = (weir_change){0};
+    return weir_report_change(s->loop.journal, &s->t, &s->told);
 }
 
 /* Too few are left: what they have is kept, and the run ends. */
@@ -95,27 +120,29 @@ static weir_err meet(session *s)
 }
 
 /* With other members, or without this one. */
-static weir_err follow(session *s, const weir_change *c)
+static weir_err follow(session *s)
 {
-    s->left = c->left;
+    s->left = s->change.left;
     if (s->left)
         s->stopped = weir_stop_here(&s->t);
     if (s->left || s->t.stopped)
         return WEIR_OK;
     WEIR_TRY(take_over(s));
     WEIR_TRY(meet(s));
-    WEIR_TRY(weir_report_change(s->loop.journal, &s->t, c));
-    return s->t.mesh.all.size < s->set->min_workers ? end_below(s, c) : WEIR_OK;
+    WEIR_TRY(tell_change(s));
+    return s->t.mesh.all.size < s->set->min_workers ? end_below(s, &s->told) : WEIR_OK;
 }
 
 static weir_err go_on(session *s, bool by_wish)
 {
-    weir_change c;
+    weir_trainer *t = &s->t;
+    bool leaves = by_wish && weir_elastic_leaves(t);
 
-    if (by_wish && weir_elastic_leaves(&s->t)) /* as long as the directory is this one's */
-        WEIR_TRY(weir_saver_wait(&s->t, s->loop.journal, &s->dir));
-    WEIR_TRY(by_wish ? weir_elastic_change(&s->t, &c) : weir_elastic_go_on(&s->t, &c));
-    return follow(s, &c);
+    if (leaves) /* as long as the directory is this one's */
+        WEIR_TRY(weir_saver_wait(t, s->loop.journal, &s->dir));
+    WEIR_TRY(by_wish ? weir_elastic_change(t, leaves, &s->change)
+                     : weir_elastic_go_on(t, &s->change));
+    return follow(s);
 }
 
 static weir_err doors_job(void *session_of)
@@ -244,10 +271,10 @@ static weir_err run_guest(weir_comm *comm, session *s)
 {
     weir_trainer *t = &s->t;
     weir_welcome w;
-    weir_change change;
+    weir_change change = {0}; /* the others' to tell */
 
-    s->told = *s->set; /* ranks of one process must not change each other's */
-    s->set = &s->told;
+    s->joined = *s->set; /* ranks of one process must not change each other's */
+    s->set = &s->joined;
     begin_session(comm, s);
     WEIR_TRY(ask_at_door(s, &w));
     t->model_file = (weir_model_file){s->set->model, w.model, strlen(w.model)};

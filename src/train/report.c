@@ -272,9 +272,9 @@ weir_err weir_report_change(weir_journal *j, const weir_trainer *t, const weir_c
         return WEIR_OK;
     weir_json_put_int(e, "generation", c->list->generation);
     weir_json_put(e, "members", ranks_of(c->list));
-    weir_json_put_int(e, "joined", c->list->joined);
+    weir_json_put_int(e, "joined", c->joined);
     weir_json_put_int(e, "lost", c->lost);
-    weir_json_put_int(e, "left", c->list->left);
+    weir_json_put_int(e, "left", c->went);
     weir_json_put_int(e, "leader", all->member[all->leader]);
     weir_json_put_int(e, "step", (int64_t)t->step);
     weir_json_put_int(e, "repeated_samples", (int64_t)c->repeated);

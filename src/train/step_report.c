@@ -56,7 +56,7 @@ void weir_step_report_take(weir_trainer *t, double sent, double received, weir_s
     whole->sent = sent;
     whole->received = received;
     if (t->pending.step)
-        t->flushed = t->pending;
+        t->flushed = *whole;
     t->pending.step = 0;
 }
 

@@ -118,7 +118,7 @@ typedef struct weir_trainer {
     /* of the last step, without the bytes, which the next one brings; its step is 0: there is
      * none */
     weir_step_report pending;
-    weir_step_report flushed; /* the last that was handed out, as it was pending */
+    weir_step_report flushed; /* the last that was handed out */
     /* what steps cost: taken down (in a real world) or spent (in a simulated one). NULL: neither */
     weir_profile *profile;
     weir_warned warned; /* before there was a journal */
