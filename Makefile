@@ -70,7 +70,7 @@ TESTS := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/test_*.c))
 FUZZERS := $(patsubst tests/fuzz/%.c,build/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
 FAULT_TESTS := test_elastic test_faults test_launch test_stop test_membership test_net_loss \
 	test_sim_faults test_coll_faults test_shm_faults test_peers_faults test_checkpoint_faults \
-	test_elastic_peers test_lost test_generations test_saver
+	test_elastic_peers test_lost test_generations test_saver test_storm
 HELP_OBJ := $(patsubst tests/%.c,$(B)/tests/%.o,$(wildcard tests/help_*.c))
 
 .PHONY: FORCE all deps deps-dev tests tests-mpich tests-nompi test demo asan tsan fuzz fuzzers \
@@ -186,7 +186,7 @@ bench: all
 fault: deps-dev
 	@$(MAKE) --no-print-directory -s -j$$(nproc) tests
 	@tests/check_storm $(B)
-	@tests/run $(FLAVOUR) $(FAULT_TESTS)
+	@EVERY_CASE=1 tests/run $(FLAVOUR) $(FAULT_TESTS)
 	@tests/check_faults --weir $(B)/weir --kills 20 --minutes 1 kills storm
 check-long: all
 	@$(MAKE) --no-print-directory -s storm-bugs

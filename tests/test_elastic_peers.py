@@ -3,7 +3,18 @@ started anew or joined by hand. After each change all hold the same parameters (
 exit 12), every sample of an epoch counts at least once, and the log says how many count again."""
 import os, random, signal, time
 import pytest
-from help_elastic import COMMON, SAMPLES, STEPS, WORKERS, finish, joins, launch, members
+from help_elastic import (
+    COMMON,
+    ENDLESS,
+    SAMPLES,
+    STEPS,
+    WORKERS,
+    finish,
+    joins,
+    launch,
+    members,
+    stop,
+)
 from help_runs import gone, steps_logged
 from weirlib import children, end, events, port, start, train, wait_for
 
@@ -124,33 +135,33 @@ def test_told_to_leave(tmp_path, victim):
 def test_a_long_pause_is_fenced(tmp_path, victim):
     """the others go on; not a byte of what it then sends counts, and it joins them as a new one"""
     out, rest = tmp_path / 'run', [r for r in range(WORKERS) if r != victim]
-    p, ranks = launch(out, '--exchange', 'peers', '--timeout', 2, '--steps', 1600)
+    p, ranks = launch(out, '--exchange', 'peers', '--timeout', 2, *ENDLESS)
     os.kill(ranks[victim], signal.SIGSTOP)
     wait_for(lambda: members(out) == rest, 60)
     os.kill(ranks[victim], signal.SIGCONT)
     wait_for(lambda: members(out) == [*rest, WORKERS], 20)
-    finish(p, out)
-    check_steps(out, 1600)
-    check_samples(out, KINDS[0][1], 100 * 1000)
+    stop(out, p)
+    check_steps(out, end(out)['steps'])
+    check_samples(out, KINDS[0][1], end(out)['samples'])
 
 
 @pytest.mark.parametrize('options,bound', KINDS[:2])
 def test_started_anew(tmp_path, options, bound):
     out = tmp_path / 'run'
-    p, _ = launch(out, *options.split(), '--restarts', 3, '--steps', 640)
+    p, _ = launch(out, *options.split(), '--restarts', 3, *ENDLESS)
     for k in range(3):
         os.kill(children(p.pid)[k % 3], signal.SIGKILL)
         wait_for(lambda: len(members(out)) == WORKERS and joins(out) == k + 1, 60)
-    finish(p, out)
+    stop(out, p)
     assert end(out)['joins'] == end(out)['losses'] == 3 and end(out)['workers'] == WORKERS
-    check_steps(out, 640)
-    check_samples(out, bound, 40 * 1000)
+    check_steps(out, end(out)['steps'])
+    check_samples(out, bound, end(out)['samples'])
 
 
 def test_joined_by_hand(tmp_path):
     """whoever keeps the door may die"""
     out, at = tmp_path / 'run', f'127.0.0.1:{port()}'
-    common = [*COMMON, *KINDS[1][0].split(), '--steps', 960, '--max-workers', 4]
+    common = [*COMMON, *KINDS[1][0].split(), *ENDLESS, '--max-workers', 4]
     first = [
         start('train', *common, '--size', 2, '--rendezvous', at, '--out', out, '--rank', r)
         for r in range(2)
@@ -162,9 +173,7 @@ def test_joined_by_hand(tmp_path):
     wait_for(lambda: members(out) == [1, 2], 60)
     fourth = start('train', '--join', at, '--threads', 1, '--quiet')
     wait_for(lambda: members(out) == [1, 2, 3], 60)
-    for p in (first[1], third, fourth):
-        _, err = p.communicate(timeout=120)
-        assert p.returncode == 0, err
+    stop(out, first[1], third, fourth)
     assert end(out)['joins'] == 2 and end(out)['losses'] == 1
-    check_steps(out, 960)
-    check_samples(out, KINDS[1][1], 60 * 1000)
+    check_steps(out, end(out)['steps'])
+    check_samples(out, KINDS[1][1], end(out)['samples'])

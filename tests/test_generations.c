@@ -4,6 +4,8 @@
  * common memory). Once more with a step of the three that one of them gives up after its first
  * bucket: the others end the generation when they hear of it, in the middle of a collective.
  *
+ * EVERY_CASE (`make fault` sets it) breaks steps off in one more world.
+ *
  * Conserved: what was put in is, to the last bit, what moved the weights and what is held back.
  * Gradients are whole numbers and the rate is a power of two, so no sum is rounded.
  *
@@ -447,7 +449,8 @@ static void broken_off(void **state)
 {
     (void)state;
     check((setting){"sim", "allreduce", WHOLE, "ring", true, false, true});
-    check((setting){"zmq", "allreduce", WHOLE, "ring", true, false, true});
+    if (getenv("EVERY_CASE"))
+        check((setting){"zmq", "allreduce", WHOLE, "ring", true, false, true});
     check((setting){"zmq", "allreduce", WHOLE, "shm", true, true, true});
 }
 
