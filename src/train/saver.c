@@ -223,6 +223,8 @@ weir_err weir_saver_save(weir_trainer *t, weir_journal *journal, weir_rundir *di
     /* others that were lost in the middle of it may not know that there is one of this step */
     if (!weir_group_leads(&t->mesh.all) || (s->whole == t->step && weir_rundir_is_there(dir)))
         return WEIR_OK;
+    if (weir_rundir_is_there(dir) && weir_rundir_others(dir))
+        return WEIR_OK; /* another leads: this one was given up, and will hear of it */
     return keep_failure(s, start_write(s, journal, dir));
 }
 

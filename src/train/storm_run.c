@@ -222,6 +222,8 @@ weir_err weir_storm_run(const weir_storm *s, weir_storm_result *result)
     weir_err err = w && (w->arena = weir_arena_new()) ? WEIR_OK : weir_fail_nomem(0);
 
     *result = (weir_storm_result){.variant = s->variant};
+    if (s->out[0]) /* one that crashed may have left it */
+        weir_tree_remove(s->out);
     if (!err) {
         w->storm = s;
         w->result = result;
