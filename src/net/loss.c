@@ -70,8 +70,10 @@ weir_err weir_loss_of(weir_net *n, int generation, int peer, int *who)
         return n->peer ? untold(n, WEIR_PEER_TOLD_EVER, who) : WEIR_OK;
     if (peer == WEIR_ANY)
         return n->strict || !n->peer ? WEIR_OK : untold(n, WEIR_PEER_TOLD, who);
-    if (weir_loss_is(n, peer, WEIR_PEER_LOST) && (l = loss_of(n, peer)))
-        return *who = peer, l->fault.code;
+    if (weir_loss_is(n, peer, WEIR_PEER_LOST)) {
+        l = loss_of(n, peer);
+        return *who = peer, l ? l->fault.code : WEIR_LOST;
+    }
     return has_left(n, peer) ? (*who = peer, WEIR_LOST) : WEIR_OK;
 }
 
@@ -195,6 +197,24 @@ void weir_net_end(weir_net *n, int generation)
     weir_liveness_wake(n);
 }
 
+/* How those were lost who are no members any more is not asked again; but what the first loss of
+ * all was may be (weir_net_fault). */
+static void forget_losses(weir_net *n)
+{
+    weir_loss **at = n->losses ? &n->losses->next : &n->losses;
+
+    while (*at) {
+        weir_loss *l = *at;
+        if (n->peer[l->peer] & WEIR_PEER_OUT) {
+            *at = l->next;
+            free(l);
+        } else {
+            at = &l->next;
+        }
+    }
+    n->losses_tail = at;
+}
+
 void weir_net_renew(weir_net *n, int generation, const int *members, int count)
 {
     if (!mark(n, n->rank, 0))
@@ -206,6 +226,7 @@ void weir_net_renew(weir_net *n, int generation, const int *members, int count)
             n->peer[members[i]] &= (unsigned char)~WEIR_PEER_OUT;
     n->generation = generation;
     atomic_store(&n->stopping, false); /* whoever that was has left, or says so again */
+    forget_losses(n);
     n->first = n->losses;
     while (n->first && n->peer[n->first->peer] & WEIR_PEER_OUT)
         n->first = n->first->next;
