@@ -27,17 +27,20 @@ KINDS = [
 ]
 
 
-def check_steps(out, last=STEPS):
+def check_steps(out, bound, last=STEPS):
     """Between two changes steps follow each other. A change goes back to a step that was told
-    already, or on to one that the leader itself had not made: one step, and the report of one more,
-    which is told when the next is over."""
-    at, most = 0, 1
+    already, or on to one that the leader itself had not made: some worker may be `bound` steps
+    ahead of it, and the report of one more is told when the next is over."""
+    at, most, told = 0, 1, 0
     for e in events(out):
         if e['event'] == 'member':
-            at, most = min(at, e['step'] - 1), 3
+            assert e['step'] <= told + bound + 2, (e['step'], told)
+            told = max(told, e['step'])
+            at, most = min(at, e['step'] - 1), e['step'] + 1
         elif e['event'] == 'step':
-            assert at < e['step'] <= at + most, (e['step'], at)
-            at, most = e['step'], 1
+            assert at < e['step'] <= most, (e['step'], at, most)
+            at = told = e['step']
+            most = at + 1
     assert at == last
 
 
@@ -67,7 +70,7 @@ def test_killed(tmp_path, trial):
     assert change['leader'] == (1 if victim == 0 else 0) and change['seconds'] < 3, change
     assert [e['action'] for e in events(out, 'fault')] == ['go on']
     assert end(out)['losses'] == end(out)['generations'] == end(out)['faults'] == 1
-    check_steps(out)
+    check_steps(out, bound)
     check_samples(out, bound)
 
 
@@ -81,7 +84,7 @@ def test_two_at_once_and_one_more(tmp_path, options, bound):
     os.kill(ranks[0], signal.SIGKILL)
     assert finish(p, out)[-1]['members'] == [3]
     assert end(out)['losses'] == 3
-    check_steps(out)
+    check_steps(out, bound)
     check_samples(out, bound)
 
 
@@ -98,7 +101,7 @@ def test_one_more_while_agreeing(tmp_path, trial):
     assert changes[-1]['members'] == [r for r in (1, 2, 3) if r != second]
     assert sum(e['lost'] for e in changes) == 2
     assert end(out)['losses'] == 2
-    check_steps(out)
+    check_steps(out, KINDS[1][1])
     check_samples(out, KINDS[1][1])
 
 
@@ -127,7 +130,7 @@ def test_told_to_leave(tmp_path, victim):
     (change,) = finish(p, out)
     assert change['left'] == 1 and change['lost'] == 0 and len(change['members']) == 3
     assert end(out)['losses'] == 0 and end(out)['lost_residual'] == 0
-    check_steps(out, 400)
+    check_steps(out, KINDS[1][1], 400)
     check_samples(out, KINDS[1][1], 25 * 1000)
 
 
@@ -141,7 +144,7 @@ def test_a_long_pause_is_fenced(tmp_path, victim):
     os.kill(ranks[victim], signal.SIGCONT)
     wait_for(lambda: members(out) == [*rest, WORKERS], 20)
     stop(out, p)
-    check_steps(out, end(out)['steps'])
+    check_steps(out, KINDS[0][1], end(out)['steps'])
     check_samples(out, KINDS[0][1], end(out)['samples'])
 
 
@@ -154,7 +157,7 @@ def test_started_anew(tmp_path, options, bound):
         wait_for(lambda: len(members(out)) == WORKERS and joins(out) == k + 1, 60)
     stop(out, p)
     assert end(out)['joins'] == end(out)['losses'] == 3 and end(out)['workers'] == WORKERS
-    check_steps(out, end(out)['steps'])
+    check_steps(out, bound, end(out)['steps'])
     check_samples(out, bound, end(out)['samples'])
 
 
@@ -175,5 +178,5 @@ def test_joined_by_hand(tmp_path):
     wait_for(lambda: members(out) == [1, 2, 3], 60)
     stop(out, first[1], third, fourth)
     assert end(out)['joins'] == 2 and end(out)['losses'] == 1
-    check_steps(out, end(out)['steps'])
+    check_steps(out, KINDS[1][1], end(out)['steps'])
     check_samples(out, KINDS[1][1], end(out)['samples'])

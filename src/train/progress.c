@@ -92,6 +92,8 @@ static weir_err go_back(weir_trainer *t, uint64_t step)
     t->samples = p->samples;
     t->cursor = p->cursor;
     t->pending.step = 0; /* it will be told of again */
+    if (t->flushed.step > t->step)
+        t->flushed.step = 0;
     return WEIR_OK;
 }
 
