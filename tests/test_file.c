@@ -167,6 +167,31 @@ static void nothing_is_there_until_commit(void **state)
     unlink(in_dir("new"));
 }
 
+/* A megabyte is put together before it is written, and goes around the kernel's cache if it is
+ * whole: lengths about one and two of them, in pieces that fit nowhere. */
+static void files_of_any_length_are_what_was_written(void **state)
+{
+    static const size_t lengths[] = {0,       1,       4095,    4096,    1048575,
+                                     1048576, 1048577, 1052672, 2097152, 3000001};
+    static char bytes[3000001];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof bytes; i++)
+        bytes[i] = (char)(i * 2654435761u >> 13);
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++)
+        for (size_t piece = 777; piece <= sizeof bytes; piece *= 3861) {
+            weir_file *f;
+            assert_int_equal(weir_file_create(in_dir("long"), &f), WEIR_OK);
+            for (size_t at = 0, n; at < lengths[i]; at += n) {
+                n = lengths[i] - at < piece ? lengths[i] - at : piece;
+                assert_int_equal(weir_file_write(f, bytes + at, n), WEIR_OK);
+            }
+            assert_int_equal(weir_file_commit(f), WEIR_OK);
+            check_content("long", bytes, lengths[i]);
+        }
+    unlink(in_dir("long"));
+}
+
 static void without_tmpfile_the_name_is_hidden_and_goes(void **state)
 {
     weir_file *f;
@@ -305,7 +330,7 @@ static void a_failed_commit_leaves_all_as_it_was(void **state)
 static void a_full_disk_names_the_file_and_keeps_the_old(void **state)
 {
     struct rlimit old, small;
-    static const char zeros[600000];
+    static const char zeros[3000000];
     weir_file *f;
     weir_err err;
 
@@ -532,6 +557,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_is_there_until_commit),
+        cmocka_unit_test(files_of_any_length_are_what_was_written),
         cmocka_unit_test(without_tmpfile_the_name_is_hidden_and_goes),
         cmocka_unit_test(the_directory_may_be_made_later),
         cmocka_unit_test(commit_replaces_and_leaves_no_other_name),

@@ -11,13 +11,17 @@
 #include <unistd.h>
 #include <zlib.h>
 
-enum { BUFFER = 256 << 10, TRIES = 100 };
+/* ALIGN: of what goes around the kernel's cache, in memory and in the file; LEAST: what a reader
+ * has room for at first */
+enum { BUFFER = 1 << 20, ALIGN = 4096, LEAST = 256 << 10, TRIES = 100 };
 
 struct weir_file {
     int fd, bad;       /* bad: errno of the first write that failed */
     char *path, *temp; /* temp NULL: it has no name yet */
+    bool direct;       /* what is written goes around the kernel's cache */
+    bool refused;      /* that cannot be had */
     size_t used;
-    char buffer[BUFFER];
+    char *buffer;
 };
 
 static weir_err disk_error(const char *path, const char *verb, int number)
@@ -119,24 +123,31 @@ weir_err weir_file_create(const char *path, weir_file **made)
 
 weir_err weir_file_create_in(const char *dir, const char *path, weir_file **made)
 {
-    weir_file *f = malloc(sizeof *f);
+    weir_file *f = calloc(1, sizeof *f);
+    int why;
 
     if (!f)
         return weir_fail_nomem(sizeof *f);
-    f->bad = 0;
-    f->used = 0;
-    if (!(f->path = strdup(path))) {
-        free(f);
-        return weir_fail_nomem(strlen(path));
-    }
+    f->fd = -1;
+    f->buffer = aligned_alloc(ALIGN, BUFFER);
+    f->path = strdup(path);
+    if (!f->buffer || !f->path)
+        return weir_file_drop(f), weir_fail_nomem(BUFFER);
     if ((f->fd = open_new(dir, &f->temp)) < 0) {
-        int why = errno;
-        free(f->path);
-        free(f);
+        why = errno;
+        weir_file_drop(f);
         return disk_error(path, "be created", why);
     }
     *made = f;
     return WEIR_OK;
+}
+
+static void set_direct(weir_file *f, bool direct)
+{
+    int flags = fcntl(f->fd, F_GETFL);
+
+    f->refused |= fcntl(f->fd, F_SETFL, direct ? flags | O_DIRECT : flags & ~O_DIRECT) != 0;
+    f->direct = direct && !f->refused;
 }
 
 static weir_err write_all(weir_file *f, const char *bytes, size_t n)
@@ -146,6 +157,9 @@ static weir_err write_all(weir_file *f, const char *bytes, size_t n)
         if (k > 0) {
             bytes += k;
             n -= (size_t)k;
+        } else if (k && errno == EINVAL && f->direct) {
+            f->refused = true;
+            set_direct(f, false);
         } else if (!k || errno != EINTR) {
             f->bad = k ? errno : ENOSPC;
         }
@@ -153,23 +167,32 @@ static weir_err write_all(weir_file *f, const char *bytes, size_t n)
     return f->bad ? disk_error(f->path, "be written", f->bad) : WEIR_OK;
 }
 
+/* Whole buffers, which only large files have, go around the kernel's cache: nobody reads them soon,
+ * and copying them there takes a core's time from training. The rest goes the usual way. */
 static weir_err flush(weir_file *f)
 {
     size_t n = f->used;
+    bool direct = n == BUFFER && !f->refused;
 
+    if (direct != f->direct)
+        set_direct(f, direct);
     f->used = 0;
     return write_all(f, f->buffer, n);
 }
 
 weir_err weir_file_write(weir_file *f, const void *bytes, size_t n)
 {
-    if (n > BUFFER - f->used)
-        WEIR_TRY(flush(f));
-    if (n > BUFFER)
-        return write_all(f, bytes, n);
-    if (n)
-        memcpy(f->buffer + f->used, bytes, n);
-    f->used += n;
+    const char *from = bytes;
+
+    while (n) {
+        size_t k = n < BUFFER - f->used ? n : BUFFER - f->used;
+        memcpy(f->buffer + f->used, from, k);
+        f->used += k;
+        from += k;
+        n -= k;
+        if (f->used == BUFFER)
+            WEIR_TRY(flush(f));
+    }
     return WEIR_OK;
 }
 
@@ -211,7 +234,9 @@ void weir_file_drop(weir_file *f)
         return;
     if (f->temp)
         unlink(f->temp);
-    close(f->fd);
+    if (f->fd >= 0)
+        close(f->fd);
+    free(f->buffer);
     free(f->temp);
     free(f->path);
     free(f);
@@ -241,7 +266,7 @@ static weir_err grow(text *t)
                          t->limit);
     if (t->bytes && t->n + 1 < t->room)
         return WEIR_OK;
-    room = room < BUFFER ? BUFFER : room;
+    room = room < LEAST ? LEAST : room;
     room = room > most ? most : room;
     if (!(bytes = realloc(t->bytes, room)))
         return weir_fail_nomem(room);
