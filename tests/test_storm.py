@@ -1,9 +1,8 @@
 """weir storm: whole runs under faults, held to what must be true of each (src/train/storm.h); and
 mistakes that were put in on purpose are found, repeated and made smaller."""
-import re
-import os
+import os, re, signal
 import pytest
-from weirlib import WEIR, weir
+from weirlib import WEIR, start, wait_for, weir
 
 KINDS = 'kills pauses cuts heals joins leaves delayed dropped corrupt twice lost saved'
 BUGGY = os.path.join(os.path.dirname(WEIR), 'bugs')
@@ -53,6 +52,16 @@ def test_bad_options(args):
 def test_what_does_not_fit_is_refused():
     _, err = weir('storm', '--codec', 'auto', '--exchange', 'allreduce:hier=yes', code=16)
     assert 'fits' in err
+
+
+def test_it_can_be_stopped(tmp_path, monkeypatch):
+    """by Ctrl-C, which all its processes hear: it tells what it has seen, and leaves nothing"""
+    monkeypatch.setenv('TMPDIR', str(tmp_path))
+    p = start('storm', '--seeds', 1000000, start_new_session=True)
+    wait_for(lambda: list(tmp_path.glob('weir-storm-*/*')), 30)
+    os.killpg(p.pid, signal.SIGINT)
+    out, err = p.communicate(timeout=30)
+    assert p.returncode == 130 and 'violation' in out and not list(tmp_path.iterdir()), out + err
 
 
 @pytest.mark.skipif(not os.path.isdir(BUGGY), reason='make storm-bugs builds them')

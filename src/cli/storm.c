@@ -8,6 +8,7 @@
 #include "net/launch_trials.h"
 #include "train/storm.h"
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -115,10 +116,24 @@ static bool tried(void *arg, uint64_t seed, const void *result, const char *died
     return !(s->stops && s->broken);
 }
 
+/* The signal that it was told to stop by. */
+static volatile sig_atomic_t told;
+
+static void on_signal(int number) { told = number; }
+
+static void catch_signals(void)
+{
+    struct sigaction catch = {.sa_handler = on_signal}, was;
+
+    for (int *s = (int[]){SIGINT, SIGTERM, SIGHUP, 0}; *s; s++)
+        if (!sigaction(*s, NULL, &was) && was.sa_handler != SIG_IGN) /* nohup's wish */
+            sigaction(*s, &catch, NULL);
+}
+
 static weir_err try_all(storms *s)
 {
-    weir_trials t = {s->jobs,         s->first, s->count, REAL_SECONDS,
-                     sizeof(verdict), s,        try_seed, tried};
+    weir_trials t = {s->jobs, s->first, s->count, REAL_SECONDS, sizeof(verdict),
+                     s,       try_seed, tried,    &told};
 
     fflush(stdout);
     return weir_trials_run(&t);
@@ -141,11 +156,11 @@ static bool took(void *arg, uint64_t seed, const void *result, const char *died)
 /* Whether the storm is still a bad one without these faults; and how. */
 static weir_err still_broken(storms *one, uint32_t without, bool *yes, char what[400])
 {
-    weir_trials t = {1, one->first, 1, SHRINK_SECONDS, sizeof(verdict), one, try_seed, took};
+    weir_trials t = {1, one->first, 1, SHRINK_SECONDS, sizeof(verdict), one, try_seed, took, &told};
 
     one->wish.without = without;
     WEIR_TRY(weir_trials_run(&t));
-    *yes = one->broken > 0;
+    *yes = one->broken > 0 && !told;
     if (*yes)
         memcpy(what, one->worst[0].what, 400);
     return WEIR_OK;
@@ -200,7 +215,7 @@ static weir_err shrink(const storms *s, uint64_t seed, const char *first)
     snprintf(what, sizeof what, "%.399s", first);
     while (smaller) {
         smaller = false;
-        for (int i = 0; i < WEIR_STORM_FAULTS; i++) {
+        for (int i = 0; i < WEIR_STORM_FAULTS && !told; i++) {
             if (without >> i & 1)
                 continue;
             WEIR_TRY(still_broken(&one, without | 1u << i, &yes, what));
@@ -307,7 +322,7 @@ static weir_err try_and_tell(storms *s)
         print_storm(s, s->first, s->wish.without, true);
     WEIR_TRY(try_all(s));
     print_all(s);
-    for (uint64_t i = 0; i < s->broken && i < SHRUNK; i++)
+    for (uint64_t i = 0; i < s->broken && i < SHRUNK && !told; i++)
         WEIR_TRY(shrink(s, s->worst[i].seed, s->worst[i].what));
     return WEIR_OK;
 }
@@ -336,9 +351,10 @@ static weir_err storm(int argc, char **argv, weir_arena *arena, int *code)
     if (!getenv("WEIR_DEBUG")) /* drawn settings are not to be warned of */
         weir_on_log(NULL, NULL);
     s.wish.room = room;
+    catch_signals();
     err = try_and_tell(&s);
     weir_tree_remove(room);
-    *code = s.broken > 0;
+    *code = told ? 128 + told : s.broken > 0;
     return err;
 }
 

@@ -36,6 +36,8 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+static bool told(const crew *c) { return c->t->told && *c->t->told; }
+
 static bool is_open(const weir_trials *t, uint64_t number) { return number < t->first + t->count; }
 
 /* ---- in a process of its own ---- */
@@ -55,6 +57,11 @@ static void work(const weir_trials *t, uint64_t number, int fd)
     char *result = calloc(1, t->bytes);
     bool good = result != NULL;
 
+    for (int *s = (int[]){SIGINT, SIGTERM, SIGHUP, 0}; *s; s++) {
+        struct sigaction was;
+        if (!sigaction(*s, NULL, &was) && was.sa_handler != SIG_IGN)
+            signal(*s, SIG_DFL);
+    }
     for (; good && is_open(t, number); number += (uint64_t)t->jobs) {
         memset(result, 0, t->bytes);
         t->try_one(t->arg, number, result);
@@ -167,6 +174,8 @@ static weir_err wait_once(crew *c, bool *any)
     }
     if (*any && poll(c->poll, (nfds_t)c->t->jobs, 1000) < 0 && errno != EINTR)
         return weir_fail(WEIR_FAILED, "poll: %s", strerror(errno));
+    if (told(c)) /* and so, most likely, were those processes */
+        return WEIR_OK;
     for (int i = 0; i < c->t->jobs && !c->stop; i++)
         if (c->worker[i].fd >= 0 && c->poll[i].revents)
             WEIR_TRY(on_bytes(c, &c->worker[i]));
@@ -187,7 +196,7 @@ static weir_err run(crew *c)
         if (is_open(c->t, w->number))
             WEIR_TRY(start(c, w));
     }
-    while (any && !c->stop)
+    while (any && !c->stop && !told(c))
         WEIR_TRY(wait_once(c, &any));
     return WEIR_OK;
 }
