@@ -98,9 +98,10 @@ def test_a_long_pause_is_fenced(tmp_path, victim):
 
 @pytest.mark.parametrize('victim', [0, 2])
 def test_told_to_leave(tmp_path, victim):
-    """it alone: what it holds back is handed over, and nobody counts a loss"""
+    """It alone: what it holds back is handed over, nobody counts a loss, and none is started in its
+    place."""
     out = tmp_path / 'run'
-    p, ranks = launch(out, '--codec', 'strom:warmup=0', '--steps', 400)
+    p, ranks = launch(out, '--codec', 'strom:warmup=0', '--steps', 400, '--restarts', 2)
     os.kill(ranks[victim], signal.SIGTERM)
     gone([ranks[victim]], 30)
     (change,) = finish(p, out)

@@ -153,6 +153,9 @@ static bool on_request(const launch *l, int status)
     return n > 0 && n < 64 && l->asked >> n & 1;
 }
 
+/* A worker that somebody told to leave, and that left: it was not to be there. */
+static bool by_wish(int status) { return WIFEXITED(status) && WEXITSTATUS(status) > 128; }
+
 /* Before that there is no run that could go on. */
 static bool all_met(const launch *l)
 {
@@ -211,7 +214,7 @@ static void child_ended(launch *l, weir_child *c, int status)
     mark_reaped(l, c->pid);
     if (l->failed <= 0 && ends_run(l, status))
         l->failed = now();
-    else if (l->elastic && status && !on_request(l, status))
+    else if (l->elastic && status && !on_request(l, status) && !by_wish(status))
         start_another(l);
 }
 
